@@ -1,0 +1,3 @@
+"""Differentially private linear classifiers for scikit-learn."""
+
+__version__ = "0.1.0"
