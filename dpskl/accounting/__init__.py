@@ -1,0 +1,73 @@
+"""Privacy accounting: costs, conversions, calibration and filters, as functions of numbers alone."""
+
+from dpskl.accounting.calibration import (
+    gaussian_mu,
+)
+from dpskl.accounting.conversion import (
+    bounded_range_rdp,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_rdp,
+    laplace_rdp,
+    pure_rdp,
+    pure_to_gdp,
+    rdp_delta,
+    rdp_epsilon,
+    sampled_gaussian_rdp,
+    sampled_pure_losses,
+    sampled_pure_rdp,
+)
+from dpskl.accounting.costs import (
+    ApproximateCost,
+    BoundedRangeCost,
+    ComposedCost,
+    Cost,
+    GaussianCost,
+    LaplaceCost,
+    PureCost,
+    RDPCost,
+    ReplaceOneObjectiveCost,
+    SampledGaussianCost,
+    SampledPureCost,
+    ZCDPCost,
+    compose,
+    cost_from_dict,
+)
+from dpskl.accounting.privacy_loss import (
+    Composition,
+    PrivacyLoss,
+    PrivacyLossPair,
+)
+
+__all__ = [
+    "ApproximateCost",
+    "BoundedRangeCost",
+    "ComposedCost",
+    "Composition",
+    "Cost",
+    "GaussianCost",
+    "LaplaceCost",
+    "PrivacyLoss",
+    "PrivacyLossPair",
+    "PureCost",
+    "RDPCost",
+    "ReplaceOneObjectiveCost",
+    "SampledGaussianCost",
+    "SampledPureCost",
+    "ZCDPCost",
+    "bounded_range_rdp",
+    "compose",
+    "cost_from_dict",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_mu",
+    "gaussian_rdp",
+    "laplace_rdp",
+    "pure_rdp",
+    "pure_to_gdp",
+    "rdp_delta",
+    "rdp_epsilon",
+    "sampled_gaussian_rdp",
+    "sampled_pure_losses",
+    "sampled_pure_rdp",
+]

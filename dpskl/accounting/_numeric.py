@@ -1,0 +1,85 @@
+"""Checks of arguments and the root search that the numeric modules share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+
+def check_range(
+    name: str,
+    value: float,
+    low: float,
+    high: float = math.inf,
+    *,
+    open_low: bool = False,
+    open_high: bool = False,
+) -> float:
+    """Return ``value`` as a float if it lies in the interval from ``low`` to ``high``, else raise.
+
+    Parameters
+    ----------
+    name : str
+        How the message calls the value.
+    value : float
+        The value.
+    low, high : float
+        Ends of the interval, allowed values themselves unless the flags below say otherwise.
+    open_low, open_high : bool, default=False
+        Whether the end is excluded.
+
+    Returns
+    -------
+    float
+        The value.
+
+    Raises
+    ------
+    ValueError
+        If the value is outside, or not a number.
+
+    Examples
+    --------
+    >>> check_range("delta", 1e-6, 0.0, 1.0)
+    1e-06
+    """
+    value = float(value)
+    above = value > low if open_low else value >= low
+    below = value < high if open_high else value <= high
+    if not (above and below):  # NaN fails both comparisons
+        left, right = ("(" if open_low else "["), (")" if open_high else "]")
+        raise ValueError(f"{name} must lie in {left}{low:g}, {high:g}{right}, got {value!r}.")
+    return value
+
+
+def smallest_true(condition: Callable[[float], bool], low: float, high: float, rtol: float = 1e-15) -> float:
+    """Smallest point at which a monotone condition holds, from above: the condition holds at the result.
+
+    Parameters
+    ----------
+    condition : callable
+        False below some point and true above it.
+    low, high : float
+        Bracket; the condition is taken to be true at ``high`` and false at ``low`` (neither is evaluated).
+    rtol : float, default=1e-15
+        Width of the final bracket relative to its upper end.
+
+    Returns
+    -------
+    float
+        Upper end of the final bracket.
+
+    Examples
+    --------
+    >>> round(smallest_true(lambda x: x * x >= 2, 0.0, 2.0), 12)
+    1.414213562373
+    """
+    for _ in range(2200):  # enough to walk through every binary exponent
+        middle = low + (high - low) / 2.0
+        if high - low <= rtol * abs(high) or middle in (low, high):
+            break
+        if condition(middle):
+            high = middle
+        else:
+            low = middle
+    return high

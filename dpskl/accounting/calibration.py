@@ -1,0 +1,207 @@
+"""From a privacy budget to noise, always on the safe side."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from scipy.optimize import minimize_scalar
+from scipy.special import ndtri
+
+from dpskl.accounting._numeric import check_range, smallest_true
+from dpskl.accounting.conversion import gaussian_delta
+from dpskl.accounting.costs import SampledGaussianCost, compose
+
+__all__ = ["RDPOrder", "gaussian_mu", "rdp_order", "sampled_noise_multiplier"]
+
+_MARGIN = 1e-10
+_AIM = 5e-4  # relative distance from the target at which the search for a noise multiplier aims
+
+
+def gaussian_mu(epsilon: float, delta: float, shift: float = 0.0) -> float:
+    """Largest mu of a Gaussian mechanism that fits an (epsilon, delta) budget.
+
+    Parameters
+    ----------
+    epsilon : float
+        Budget, in (0, inf]; ``inf`` asks for no noise.
+    delta : float
+        Budget, in (0, 1), ends excluded.
+    shift : float, default=0.0
+        Part of epsilon already used by a shifted profile, as the log-determinant term of objective
+        perturbation, in [0, epsilon).
+
+    Returns
+    -------
+    float
+        A mu with ``gaussian_delta(mu, epsilon - shift) <= delta``. It is 1e-10 (relative) below the largest,
+        so that a later ``gaussian_epsilon`` or a sum of squares stays inside the budget in spite of
+        rounding.
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its range, or ``shift`` leaves nothing of ``epsilon``.
+
+    Notes
+    -----
+    The noise standard deviation to add is sensitivity / mu (Balle & Wang 2018, analytic Gaussian mechanism).
+
+    Examples
+    --------
+    >>> round(gaussian_mu(1.0, 1e-6), 9)
+    0.236704381
+    """
+    epsilon = check_range("epsilon", epsilon, 0.0, open_low=True)
+    delta = check_range("delta", delta, 0.0, 1.0, open_low=True, open_high=True)
+    shift = check_range("shift", shift, 0.0)
+    if shift >= epsilon:
+        raise ValueError(
+            f"shift={shift:g} uses up the whole budget epsilon={epsilon:g}: raise epsilon, or lower the "
+            "shift (for objective perturbation, regularise more)."
+        )
+    left = epsilon - shift
+    if left == math.inf:
+        return math.inf
+    # Phi(mu/2 - left/mu) = delta at this mu, and H is smaller than that
+    quantile = -float(ndtri(delta))
+    root = math.hypot(quantile, math.sqrt(2.0 * left))
+    low = 2.0 * left / (quantile + root) if quantile > 0.0 else root - quantile
+    high = 2.0 * low
+    while gaussian_delta(high, left) <= delta:
+        high *= 2.0
+    too_large = smallest_true(lambda mu: gaussian_delta(mu, left) > delta, low, high)
+    return too_large * (1.0 - _MARGIN)
+
+
+@dataclass(frozen=True)
+class RDPOrder:
+    """Order and budget of a filter that works at one Renyi order.
+
+    Parameters
+    ----------
+    alpha : float
+        Order, above 1.
+    budget : float
+        Largest sum of divergences of this order that the target allows.
+    rho : float
+        The zero-concentrated budget, ``budget / alpha``, for which this order is the best one.
+    """
+
+    alpha: float
+    budget: float
+    rho: float
+
+
+@lru_cache(maxsize=256)
+def rdp_order(epsilon: float, delta: float) -> RDPOrder:
+    """Best single Renyi order for a sequence of Gaussian-like releases within an (epsilon, delta) budget.
+
+    Parameters
+    ----------
+    epsilon : float
+        Budget, in (0, inf]; ``inf`` allows everything.
+    delta : float
+        Budget, in (0, 1), ends excluded.
+
+    Returns
+    -------
+    RDPOrder
+        The order that allows the largest rho, with its budget
+        B = epsilon - log(1 - 1/alpha) + log(delta alpha)/(alpha - 1).
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its range.
+
+    Notes
+    -----
+    A sum of divergences at an order *fixed in advance* is a valid filter (Feldman & Zrnic 2021; Lecuyer 2021). To go
+    on while some order has budget left is not: it can exceed the target.
+
+    Examples
+    --------
+    >>> order = rdp_order(1.0, 1e-6)
+    >>> round(order.alpha, 2), round(order.budget, 6), round(order.rho, 8)
+    (21.98, 0.535455, 0.02435597)
+    """
+    epsilon = check_range("epsilon", epsilon, 0.0, open_low=True)
+    delta = check_range("delta", delta, 0.0, 1.0, open_low=True, open_high=True)
+    if epsilon == math.inf:
+        return RDPOrder(2.0, math.inf, math.inf)
+
+    def budget(log_excess: float) -> float:
+        excess = math.exp(log_excess)
+        return epsilon + math.log1p(1.0 / excess) + (math.log(delta) + math.log1p(excess)) / excess
+
+    def negative_rho(log_excess: float) -> float:
+        return -budget(log_excess) / (1.0 + math.exp(log_excess))
+
+    grid = [step / 4.0 for step in range(-120, 121)]
+    start = min(grid, key=negative_rho)
+    found = minimize_scalar(
+        negative_rho, bounds=(start - 0.25, start + 0.25), method="bounded", options={"xatol": 1e-10}
+    )
+    alpha = 1.0 + math.exp(float(found.x))
+    allowed = budget(math.log(alpha - 1.0))
+    return RDPOrder(alpha, allowed, allowed / alpha)
+
+
+@lru_cache(maxsize=256)
+def sampled_noise_multiplier(epsilon: float, delta: float, sampling_rate: float, count: int) -> float:
+    """Smallest noise of a Gaussian mechanism on Poisson samples, released a number of times.
+
+    Parameters
+    ----------
+    epsilon : float
+        Budget of all releases together, in (0, inf]; ``inf`` asks for no noise.
+    delta : float
+        Budget, in (0, 1), ends excluded.
+    sampling_rate : float
+        Probability with which each record enters each sample, in (0, 1].
+    count : int
+        Number of releases, each on its own sample, at least 1.
+
+    Returns
+    -------
+    float
+        Noise standard deviation over sensitivity. The composition computed by :func:`~dpskl.accounting.compose`
+        has an epsilon in [(1 - 1e-3) epsilon, epsilon], or 0 where no noise at all is needed to reach it.
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its range.
+
+    Notes
+    -----
+    Closed form at sampling rate 1; otherwise a bracketed secant search on the logarithms of epsilon and of the
+    noise multiplier, with privacy loss distributions.
+
+    Examples
+    --------
+    >>> round(sampled_noise_multiplier(1.0, 1e-6, 0.1, 50), 2)
+    3.3
+    """
+    epsilon = check_range("epsilon", epsilon, 0.0, open_low=True)
+    delta = check_range("delta", delta, 0.0, 1.0, open_low=True, open_high=True)
+    rate = check_range("sampling_rate", sampling_rate, 0.0, 1.0, open_low=True)
+    if count != int(count) or count < 1:
+        raise ValueError(f"count must be an integer of at least 1, got {count!r}.")
+    if epsilon == math.inf:
+        return 0.0
+    unsampled = math.sqrt(count) / gaussian_mu(epsilon, delta)
+    if rate == 1.0:
+        return unsampled
+
+    def excess(log_sigma: float) -> float:
+        """Log of epsilon over the point aimed at, decreasing in the noise."""
+        reached = compose([(SampledGaussianCost(rate, math.exp(log_sigma)), int(count))]).epsilon(delta)
+        return math.log(max(reached, 1e-300) / (epsilon * (1.0 - _AIM)))
+
+    high = math.log(unsampled)  # sampling only helps
+    # noise as if the composition were Gaussian with the sampled variance is a fair first guess
+    low = min(high, math.log(rate * unsampled) if rate * unsampled > 1.0 else math.log(0.5))
+    return math.exp(_safe_root(excess, low, high))

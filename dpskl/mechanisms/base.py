@@ -1,0 +1,75 @@
+"""What every mechanism tells about itself: a frozen value that knows its cost before it sees any data."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dpskl.accounting import Cost
+
+__all__ = ["Mechanism", "ReleasePart"]
+
+
+@dataclass(frozen=True)
+class ReleasePart:
+    """One line of a privacy guarantee: what was released, how often, and why that is private.
+
+    Attributes
+    ----------
+    mechanism : str
+        Name of the mechanism.
+    count : int
+        How many times it is used in the fit.
+    sensitivity : float
+        Largest change between neighbours of the quantity under the noise.
+    noise : float
+        Scale of the noise: standard deviation, or the scale of a Gamma-norm or Laplace law.
+    cost : Cost
+        Cost of one use.
+    theorem : str
+        Why ``cost`` holds, with its source.
+    """
+
+    mechanism: str
+    count: int
+    sensitivity: float
+    noise: float
+    cost: Cost
+    theorem: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dictionary that ``json.dumps`` takes."""
+        return {**asdict(self), "cost": self.cost.to_dict()}
+
+
+class Mechanism(ABC):
+    """A noisy question about the data, calibrated and not yet asked.
+
+    Attributes
+    ----------
+    name, theorem : str
+        For the guarantee: what it is called and why its cost holds.
+    """
+
+    name: str
+    theorem: str
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> float:
+        """Largest change between neighbours of the quantity under the noise."""
+
+    @property
+    @abstractmethod
+    def noise_scale(self) -> float:
+        """Scale of the noise."""
+
+    @property
+    @abstractmethod
+    def cost(self) -> Cost:
+        """Cost of one use."""
+
+    def describe(self, count: int) -> ReleasePart:
+        """Return the line of the guarantee for ``count`` uses."""
+        return ReleasePart(self.name, count, self.sensitivity, self.noise_scale, self.cost, self.theorem)

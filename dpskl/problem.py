@@ -1,0 +1,412 @@
+r"""The only file that multiplies by ``X``: rows, labels and loss, and every pass over the data.
+
+A :class:`Problem` holds ``X`` (dense in C or Fortran order, or CSR), the targets, the loss and two public
+numbers: ``data_norm``, to which longer rows are scaled down, and the constant value ``c`` of the intercept
+column. Row ``i`` of the *bounded design* is ``(s_i x_i, c)`` with ``s_i = min(1, data_norm / ||x_i||)``. It
+is never formed: ``s`` and ``c`` are folded into the products, weights carry the intercept in their last row.
+
+``X`` is read in blocks that fit the cache. A block serves the product ``X_b w``, the residuals and
+``X_b^T r`` before the next is fetched, so a gradient costs about one pass over memory; a float32 block is cast
+into one small buffer, since no stated sensitivity covers a sum in float32. All sums are float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpskl.losses import Loss, MarginLoss
+
+__all__ = ["Problem", "row_norms", "summation_depth"]
+
+Array = np.ndarray[Any, Any]
+
+# A dense block should stay in the second-level cache between its two uses.
+_BLOCK_BYTES = 1 << 19
+# Sparse blocks are larger, since every call into scipy costs about 20 microseconds. Their height must not
+# depend on the number of stored values, which is not public: it enters the bound on rounding below.
+_SPARSE_HEIGHT = 8192
+_GRAM_HEIGHT = 1024
+
+
+class _Block(NamedTuple):
+    rows: slice
+    X: Any  # float64, dense or CSR, at most one cache-sized block
+    XT: Any
+
+
+def _dense_height(n_features: int) -> int:
+    return max(64, _BLOCK_BYTES // (8 * max(1, n_features)))
+
+
+def summation_depth(n_samples: int, n_features: int) -> int:
+    """Return how many roundings, at most, a term meets on its way into a sum over all records.
+
+    Within a block the order is BLAS's own, so each of its rows may cost one rounding; then the blocks are
+    added one by one. The worse of the dense and the sparse layout is returned, so that the number is public.
+    """
+    heights = (_dense_height(n_features), _SPARSE_HEIGHT)
+    return max(min(height, n_samples) + -(-n_samples // height) for height in heights) + 8
+
+
+def _is_blas_ready(X: Array) -> bool:
+    """Whether BLAS reads slices of ``X`` in place: float64 with one unit stride."""
+    return X.dtype == np.float64 and (X.flags.c_contiguous or X.flags.f_contiguous) and X.flags.aligned
+
+
+def _dense_blocks(X: Array, height: int, buffer: Array | None) -> Iterator[_Block]:
+    for start in range(0, X.shape[0], height):
+        rows = slice(start, min(start + height, X.shape[0]))
+        block = X[rows]
+        if buffer is not None:
+            cast = buffer[: block.shape[0]]
+            np.copyto(cast, block)
+            block = cast
+        yield _Block(rows, block, block.T)
+
+
+def _sparse_blocks(X: Any, height: int) -> Iterator[_Block]:
+    for start in range(0, X.shape[0], height):
+        rows = slice(start, min(start + height, X.shape[0]))
+        first, last = X.indptr[rows.start], X.indptr[rows.stop]
+        arrays = (
+            X.data[first:last].astype(np.float64, copy=False),
+            X.indices[first:last],
+            X.indptr[rows.start : rows.stop + 1] - first,
+        )
+        shape = (rows.stop - rows.start, X.shape[1])
+        yield _Block(rows, _compressed(sp.csr_array, shape, arrays), _compressed(sp.csc_array, shape[::-1], arrays))
+
+
+def _compressed(kind: Any, shape: tuple[int, int], arrays: tuple[Array, Array, Array]) -> Any:
+    """Return a CSR or CSC array on given arrays; the constructor would copy what is a view of something larger."""
+    matrix = kind(shape, dtype=np.float64)
+    matrix.data, matrix.indices, matrix.indptr = arrays
+    return matrix
+
+
+class _Rows:
+    """The rows of ``X`` in cache-sized float64 blocks, without a copy of ``X``."""
+
+    def __init__(self, X: Any) -> None:
+        self.X = X = X if sp.issparse(X) else np.asarray(X)  # a memory map as a plain array
+        n, d = X.shape
+        self._kept: list[_Block] | None = None
+        self._buffer: Array | None = None
+        if sp.issparse(X):
+            self.height = _SPARSE_HEIGHT
+            if X.dtype == np.float64:
+                self._kept = list(_sparse_blocks(X, self.height))
+            return
+        self.height = _dense_height(d)
+        if _is_blas_ready(X):
+            self._kept = list(_dense_blocks(X, self.height, None))
+        else:
+            order = "F" if X.flags.f_contiguous else "C"
+            self._buffer = np.empty((min(self.height, n), d), order=order)  # type: ignore[call-overload]
+
+    def __iter__(self) -> Iterator[_Block]:
+        if self._kept is not None:
+            return iter(self._kept)
+        if sp.issparse(self.X):
+            return _sparse_blocks(self.X, self.height)
+        return _dense_blocks(self.X, self.height, self._buffer)
+
+
+def _squared(block: Any) -> Any:
+    if sp.issparse(block):
+        return _compressed(sp.csr_array, block.shape, (block.data * block.data, block.indices, block.indptr))
+    return block * block
+
+
+def row_norms(X: Any) -> Array:
+    """Return the Euclidean norms of the rows of ``X``, in float64, without an n-by-d temporary.
+
+    Parameters
+    ----------
+    X : ndarray or CSR of shape (n, d)
+        A CSR matrix must be free of duplicate entries.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+    """
+    norms = np.empty(X.shape[0])
+    # a square that overflows gives an infinite norm, and the row is then scaled to nothing
+    with np.errstate(over="ignore"):
+        for block in _Rows(X):
+            if sp.issparse(block.X):
+                norms[block.rows] = _squared(block.X).sum(axis=1)
+            else:
+                norms[block.rows] = np.einsum("ij,ij->i", block.X, block.X)
+    return np.sqrt(norms, out=norms)
+
+
+class Problem:
+    """Bounded rows, targets and loss of one classification problem.
+
+    Parameters
+    ----------
+    X : ndarray or CSR of shape (n, d)
+        float64 or float32, finite. Used in place, never written to.
+    targets : ndarray or None
+        As ``loss.encode`` returns them; ``None`` where only scores are wanted.
+    loss : Loss or None
+    data_norm : float
+        Rows longer than this are scaled down to it.
+    intercept : float, default=0
+        Value of the constant column; 0 for none.
+
+    Attributes
+    ----------
+    n_samples, n_features, n_outputs : int
+        ``n_outputs`` is 1 for weight vectors and the number of columns for weight matrices.
+    row_norms : ndarray of shape (n,)
+        Norms of the rows of the bounded design, intercept included.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        targets: Array | None,
+        loss: Loss | None,
+        *,
+        data_norm: float,
+        intercept: float = 0.0,
+        n_outputs: int = 1,
+    ) -> None:
+        self.X, self.targets, self.loss = X, targets, loss
+        self.intercept = float(intercept)
+        self.n_samples, self.n_features = X.shape
+        self.n_outputs = n_outputs
+        self._rows = _Rows(X)
+        norms = row_norms(X)
+        # The computed norm can be short by a relative (d + 4) 2^-53: stay inside by more than that.
+        slack = max(1e-12, (self.n_features + 4) * 2.0**-51)
+        limit = data_norm * (1 - slack)
+        self._scale = np.divide(limit, norms, out=np.ones_like(norms), where=norms > limit)
+        # The part of a norm beyond the largest double never arises: a scaled row has norm of at most `limit`.
+        self.row_norms = np.hypot(np.minimum(norms, limit), self.intercept)
+
+    @property
+    def n_weights(self) -> int:
+        """Number of rows of a weight vector or matrix: features, and one for the intercept column."""
+        return self.n_features + (self.intercept > 0)
+
+    def _weight_shape(self) -> tuple[int, ...]:
+        return (self.n_weights,) if self.n_outputs == 1 else (self.n_weights, self.n_outputs)
+
+    def zeros(self) -> Array:
+        """Return zero weights of the right shape."""
+        return np.zeros(self._weight_shape())
+
+    def _block_scores(self, block: _Block, weights: Array) -> Array:
+        scores = block.X @ weights[: self.n_features]
+        scale = self._scale[block.rows]
+        scores *= scale if scores.ndim == 1 else scale[:, None]
+        if self.intercept:
+            scores += self.intercept * weights[-1]
+        return scores
+
+    def _add_adjoint(self, block: _Block, values: Array, out: Array) -> None:
+        """Add the block's part of ``design^T values`` to ``out``; ``values`` is overwritten."""
+        if self.intercept:
+            out[-1] += self.intercept * values.sum(axis=0)
+        scale = self._scale[block.rows]
+        values *= scale if values.ndim == 1 else scale[:, None]
+        out[: self.n_features] += block.XT @ values
+
+    def _block_targets(self, block: _Block) -> Array:
+        assert self.targets is not None, "scores only: this problem has no targets"
+        return self.targets[block.rows]
+
+    # -- first-order passes ---------------------------------------------------------------------------
+
+    def scores(self, weights: Array) -> Array:
+        """Return design @ weights, shape (n,) or (n, n_outputs): one pass."""
+        scores = np.empty((self.n_samples, *weights.shape[1:]))
+        for block in self._rows:
+            scores[block.rows] = self._block_scores(block, weights)
+        return scores
+
+    def adjoint(self, values: Array) -> Array:
+        """Return design^T @ values for values of shape (n,) or (n, k): one pass."""
+        out = np.zeros((self.n_weights, *values.shape[1:]))
+        for block in self._rows:
+            self._add_adjoint(block, values[block.rows].astype(np.float64), out)
+        return out
+
+    def losses(self, scores: Array) -> Array:
+        """Return the loss of each record at given scores, shape (n,): no pass."""
+        assert self.loss is not None
+        assert self.targets is not None
+        return self.loss.values(scores, self.targets)
+
+    def gradient_sum(self, weights: Array, clip_norm: float = inf) -> Array:
+        r"""Return the sum over records of their loss gradients, each clipped to norm ``clip_norm``.
+
+        The gradient of record ``i`` is its row times its residual, so its norm is ``||r_i|| ||row_i||``
+        and clipping needs no per-record gradient: ``design^T clip(r, k)`` with ``k_i = clip_norm / ||row_i||``.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (n_weights,) or (n_weights, n_outputs)
+        clip_norm : float, default=inf
+            Bound on the Euclidean norm (over all weights) of what one record adds to the sum.
+        """
+        assert self.loss is not None
+        out = np.zeros(weights.shape)
+        for block in self._rows:
+            residuals = self.loss.residuals(self._block_scores(block, weights), self._block_targets(block))
+            if clip_norm < inf:
+                self._clip(residuals, block, clip_norm)
+            self._add_adjoint(block, residuals, out)
+        return out
+
+    def _clip(self, residuals: Array, block: _Block, clip_norm: float) -> None:
+        with np.errstate(divide="ignore"):
+            bound = clip_norm * (1 - 1e-12) / self.row_norms[block.rows]  # inf for rows of zeros
+        if residuals.ndim == 1:
+            np.clip(residuals, -bound, bound, out=residuals)
+        else:
+            size = np.sqrt(np.einsum("ik,ik->i", residuals, residuals))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                residuals *= np.fmin(1, bound / size)[:, None]
+
+    # -- along a ray ----------------------------------------------------------------------------------
+
+    def losses_along(self, scores: Array, direction: Array, steps: Array, cap: float = inf) -> Array:
+        """Return ``sum_i min(loss_i, cap)`` at ``scores - t * direction`` for each step ``t``: no pass.
+
+        Parameters
+        ----------
+        scores, direction : ndarray of shape (n,) or (n, n_outputs)
+            Scores of the current weights and of the search direction.
+        steps : array-like of shape (m,)
+        cap : float, default=inf
+            Each record's loss is clipped to it.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+        """
+        assert self.loss is not None
+        assert self.targets is not None
+        height = max(1024, self._rows.height)
+        totals = np.zeros(len(steps))
+        for start in range(0, self.n_samples, height):
+            rows = slice(start, start + height)
+            for j, step in enumerate(steps):
+                moved = scores[rows] - step * direction[rows]
+                totals[j] += np.minimum(self.loss.values(moved, self.targets[rows]), cap).sum()
+        return totals
+
+    # -- second-order passes (margin losses, one output) ----------------------------------------------
+
+    def gradient_hessian(self, weights: Array) -> tuple[Array, Array]:
+        """Return the sums of gradients and Hessians of one margin-loss output: one pass."""
+        hessian = np.zeros((self.n_weights, self.n_weights))
+
+        def add(block: _Block, curvature: Array) -> None:
+            self._add_gram(block, curvature, hessian)
+
+        return self._second_order(weights, add), hessian
+
+    def gradient_curvature(self, weights: Array) -> tuple[Array, Array]:
+        """Return the sum of gradients and each record's curvature of one margin-loss output: one pass."""
+        curvatures = np.empty(self.n_samples)
+
+        def keep(block: _Block, curvature: Array) -> None:
+            curvatures[block.rows] = curvature
+
+        return self._second_order(weights, keep), curvatures
+
+    def _second_order(self, weights: Array, use: Callable[[_Block, Array], None]) -> Array:
+        assert isinstance(self.loss, MarginLoss), "second-order passes are for margin losses"
+        gradient = np.zeros(self.n_weights)
+        for block in self._rows:
+            targets = self._block_targets(block)
+            margins = targets * self._block_scores(block, weights)
+            use(block, self.loss.curvature(margins))
+            self._add_adjoint(block, targets * self.loss.slope(margins), gradient)
+        return gradient
+
+    def weighted_gram(self, weights: Array) -> Array:
+        """Return design^T diag(weights) design for non-negative record weights of shape (n,): one pass."""
+        gram = np.zeros((self.n_weights, self.n_weights))
+        for block in self._rows:
+            self._add_gram(block, weights[block.rows], gram)
+        return gram
+
+    def gram_product(self, weights: Array, vector: Array) -> Array:
+        """Return design^T diag(weights) design @ vector, weights of shape (n,): one pass."""
+        out = np.zeros(vector.shape)
+        for block in self._rows:
+            self._add_adjoint(block, weights[block.rows] * self._block_scores(block, vector), out)
+        return out
+
+    def _add_gram(self, block: _Block, weights: Array, out: Array) -> None:
+        root = np.sqrt(weights)
+        scaled = root * self._scale[block.rows]
+        root *= self.intercept
+        d = self.n_features
+        for start in range(0, len(root), _GRAM_HEIGHT):  # small parts: a sparse block is made dense here
+            part = slice(start, start + _GRAM_HEIGHT)
+            rows = block.X[part].toarray() if sp.issparse(block.X) else block.X[part]
+            rows = rows * scaled[part, None]
+            out[:d, :d] += rows.T @ rows
+            if self.intercept:
+                cross = rows.T @ root[part]
+                out[:d, d] += cross
+                out[d, :d] += cross
+        if self.intercept:
+            out[d, d] += root @ root
+
+    # -- parts of the data ----------------------------------------------------------------------------
+
+    def output(self, k: int) -> Problem:
+        """Return the binary problem of output ``k`` of a one-vs-rest problem; rows are shared."""
+        if self.n_outputs == 1:
+            return self
+        assert self.targets is not None
+        part = object.__new__(Problem)
+        part.__dict__.update(self.__dict__)
+        part.targets = np.ascontiguousarray(self.targets[:, k])
+        part.n_outputs = 1
+        return part
+
+    def batch(self, indices: Array) -> Problem:
+        """Return the problem of the rows ``indices``: a copy of these rows and nothing else."""
+        part = object.__new__(Problem)
+        part.__dict__.update(self.__dict__)
+        part.X = self.X[indices]
+        part._rows = _Rows(part.X)
+        part.n_samples = len(indices)
+        part._scale, part.row_norms = self._scale[indices], self.row_norms[indices]
+        part.targets = None if self.targets is None else self.targets[indices]
+        return part
+
+    def scaled_row_norms(self, weights: Array) -> Array:
+        """Return the norms of the rows after multiplying column ``j`` by ``weights[j]``: one pass.
+
+        ``weights`` has shape (n_weights,); the result has shape (n,).
+        """
+        squares = weights * weights
+        norms = np.empty(self.n_samples)
+        for block in self._rows:
+            scale = self._scale[block.rows]
+            norms[block.rows] = (_squared(block.X) @ squares[: self.n_features]) * (scale * scale)
+        if self.intercept:
+            norms += self.intercept**2 * squares[-1]
+        return np.sqrt(norms, out=norms)
+
+    def column(self, j: int) -> Array:
+        """Return column ``j`` of the bounded design, shape (n,), float64."""
+        if j == self.n_features and self.intercept:
+            return np.full(self.n_samples, self.intercept)
+        column = self.X[:, [j]].toarray().ravel() if sp.issparse(self.X) else self.X[:, j]
+        return column * self._scale

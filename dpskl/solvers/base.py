@@ -1,0 +1,191 @@
+"""What a solver is: it plans a cost from public facts, then asks a curator; and the registry of names."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from math import hypot
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from dpskl.accounting import Cost, compose
+from dpskl.curator import Curator
+from dpskl.losses import Loss, MarginLoss
+from dpskl.mechanisms.base import Mechanism, ReleasePart
+
+__all__ = ["Plan", "PublicFacts", "Solver", "make_solver", "solver_names"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class PublicFacts:
+    """All that a plan may depend on.
+
+    Attributes
+    ----------
+    n_samples, n_features, n_classes : int
+    data_norm : float
+        Bound on the norm of a row of features.
+    intercept : float
+        Value of the constant column, 0 for none.
+    loss : MarginLoss
+        Loss of the binary problem.
+    neighbours : {"add_remove", "replace_one"}
+    C : float
+        Inverse of the ridge that the user asks for, in sum form.
+    """
+
+    n_samples: int
+    n_features: int
+    n_classes: int
+    data_norm: float
+    intercept: float
+    loss: MarginLoss
+    neighbours: str
+    C: float
+
+    @property
+    def row_norm(self) -> float:
+        """Bound on the norm of a row with its intercept column."""
+        return hypot(self.data_norm, self.intercept)
+
+    @property
+    def n_weights(self) -> int:
+        """Number of weights of one output."""
+        return self.n_features + (self.intercept > 0)
+
+    @property
+    def n_outputs(self) -> int:
+        """Columns of the weight matrix: 1 for two classes."""
+        return 1 if self.n_classes == 2 else self.n_classes
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A fit that has been costed and not yet run.
+
+    Attributes
+    ----------
+    questions : tuple of (Mechanism, int)
+        The noisy questions and how often each may be asked.
+    ridge : float
+        The strength of the penalty ``ridge ||w||^2 / 2`` in sum form.
+    settings : object
+        What the solver's ``run`` needs besides, all of it public.
+    """
+
+    questions: tuple[tuple[Mechanism, int], ...]
+    ridge: float
+    settings: Any = None
+
+    @property
+    def tokens(self) -> tuple[tuple[Cost, int], ...]:
+        """The costs of the questions with their counts."""
+        return tuple((mechanism.cost, count) for mechanism, count in self.questions)
+
+    @property
+    def cost(self) -> Cost:
+        """The cost of the whole fit."""
+        return compose(self.tokens)
+
+    @property
+    def n_questions(self) -> int:
+        """How many noisy answers the fit uses."""
+        return sum(count for _, count in self.questions)
+
+    def describe(self) -> tuple[ReleasePart, ...]:
+        """Return the lines of the privacy guarantee."""
+        return tuple(mechanism.describe(count) for mechanism, count in self.questions)
+
+
+class Solver(BaseEstimator, ABC):  # type: ignore[misc]
+    """A way to spend a privacy budget on the weights of a linear classifier.
+
+    Subclasses set ``name``, which registers them, and follow scikit-learn's contract for parameters: the
+    constructor stores them and ``plan`` checks them.
+    """
+
+    name: ClassVar[str]
+    _registry: ClassVar[dict[str, type[Solver]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" in cls.__dict__:
+            Solver._registry[cls.name] = cls
+
+    def refusal(self, loss: MarginLoss) -> str | None:
+        """Return a sentence that says why ``loss`` cannot be used, or None where it can."""
+        return None
+
+    def multiclass_loss(self, loss: MarginLoss) -> Loss:
+        """Return the loss to use for more than two classes."""
+        return loss.multiclass()
+
+    def problem_loss(self, facts: PublicFacts) -> Loss:
+        """Return the loss of the problem that the curator is to hold."""
+        return facts.loss if facts.n_classes == 2 else self.multiclass_loss(facts.loss)
+
+    def reaches_checks(self, loss: MarginLoss, epsilon: float) -> bool:
+        """Whether 300 rows at this epsilon suffice for scikit-learn's accuracy check (its ``poor_score`` tag)."""
+        return True
+
+    @abstractmethod
+    def plan(self, facts: PublicFacts, epsilon: float, delta: float) -> Plan:
+        """Return the plan for a budget, computed without data.
+
+        Parameters
+        ----------
+        facts : PublicFacts
+        epsilon : float
+            Positive; ``inf`` asks for no noise.
+        delta : float
+            In [0, 1); 0 asks for pure differential privacy.
+
+        Raises
+        ------
+        ValueError
+            If the request is impossible for this solver, with the reason and a remedy.
+        """
+
+    @abstractmethod
+    def run(self, curator: Curator, plan: Plan) -> Array:
+        """Return the weights, shape (n_weights,) or (n_weights, n_outputs)."""
+
+
+def solver_names() -> list[str]:
+    """Return the names that ``solver=`` accepts.
+
+    Examples
+    --------
+    >>> from dpskl.solvers import solver_names
+    >>> "gd" in solver_names()
+    True
+    """
+    return sorted(Solver._registry)
+
+
+def make_solver(solver: Any, loss: MarginLoss) -> Solver:
+    """Return the solver behind ``solver=``, once it is known to accept the loss.
+
+    Raises
+    ------
+    ValueError
+        If there is no such solver or it refuses the loss; the message names those that work.
+    """
+    if isinstance(solver, str) and solver in Solver._registry:
+        made = Solver._registry[solver]()
+    elif isinstance(solver, Solver):
+        made = solver
+    else:
+        raise ValueError(
+            f"solver={solver!r} does not exist; choose one of {', '.join(map(repr, solver_names()))} "
+            "or an instance of a class in dpskl.solvers"
+        )
+    reason = made.refusal(loss)
+    if reason is not None:
+        others = [name for name, cls in sorted(Solver._registry.items()) if cls().refusal(loss) is None]
+        raise ValueError(f"{reason}; for this loss choose solver={' or '.join(map(repr, others))}")
+    return made
