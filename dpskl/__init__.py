@@ -1,3 +1,33 @@
-"""Differentially private linear classifiers for scikit-learn."""
+"""Differentially private linear classifiers for scikit-learn.
 
-__version__ = "0.1.0"
+An estimator declares public facts, a solver plans a cost from them, the accountant grants it, a curator answers the
+solver's noisy questions about the data, and the answers become coefficients.
+"""
+
+from dpskl._version import __version__
+from dpskl.accounting import PrivacyAccountant
+from dpskl.exceptions import (
+    BudgetExceededError,
+    LedgerNotFoundError,
+    NoPrivacyWarning,
+    PrivacyLeakWarning,
+    SeededNoiseWarning,
+    WeakPrivacyWarning,
+)
+from dpskl.guarantee import PrivacyGuarantee
+from dpskl.linear_model import DPHuberSVC, DPLinearSVC, DPLogisticRegression
+
+__all__ = [
+    "BudgetExceededError",
+    "DPHuberSVC",
+    "DPLinearSVC",
+    "DPLogisticRegression",
+    "LedgerNotFoundError",
+    "NoPrivacyWarning",
+    "PrivacyAccountant",
+    "PrivacyGuarantee",
+    "PrivacyLeakWarning",
+    "SeededNoiseWarning",
+    "WeakPrivacyWarning",
+    "__version__",
+]

@@ -1,7 +1,16 @@
 """Privacy accounting: costs, conversions, calibration and filters, as functions of numbers alone."""
 
+from dpskl.accounting.accountant import (
+    Entry,
+    PrivacyAccountant,
+    PrivacyReport,
+    Spent,
+)
 from dpskl.accounting.calibration import (
+    RDPOrder,
     gaussian_mu,
+    rdp_order,
+    sampled_noise_multiplier,
 )
 from dpskl.accounting.conversion import (
     bounded_range_rdp,
@@ -33,27 +42,50 @@ from dpskl.accounting.costs import (
     compose,
     cost_from_dict,
 )
+from dpskl.accounting.filters import (
+    BasicFilter,
+    Filter,
+    FilterRefusal,
+    GDPFilter,
+    RDPFilter,
+)
 from dpskl.accounting.privacy_loss import (
     Composition,
     PrivacyLoss,
     PrivacyLossPair,
 )
+from dpskl.accounting.token_pool import (
+    TokenPool,
+    UnplannedQuestionError,
+)
 
 __all__ = [
     "ApproximateCost",
+    "BasicFilter",
     "BoundedRangeCost",
     "ComposedCost",
     "Composition",
     "Cost",
+    "Entry",
+    "Filter",
+    "FilterRefusal",
+    "GDPFilter",
     "GaussianCost",
     "LaplaceCost",
+    "PrivacyAccountant",
     "PrivacyLoss",
     "PrivacyLossPair",
+    "PrivacyReport",
     "PureCost",
     "RDPCost",
+    "RDPFilter",
+    "RDPOrder",
     "ReplaceOneObjectiveCost",
     "SampledGaussianCost",
     "SampledPureCost",
+    "Spent",
+    "TokenPool",
+    "UnplannedQuestionError",
     "ZCDPCost",
     "bounded_range_rdp",
     "compose",
@@ -67,7 +99,9 @@ __all__ = [
     "pure_to_gdp",
     "rdp_delta",
     "rdp_epsilon",
+    "rdp_order",
     "sampled_gaussian_rdp",
+    "sampled_noise_multiplier",
     "sampled_pure_losses",
     "sampled_pure_rdp",
 ]

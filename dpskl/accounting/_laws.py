@@ -24,7 +24,9 @@ Array = NDArray[np.float64]
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 _WIDEST_PANEL = 0.05  # in standard deviations of the noise
 _WIDEST_LOSS = 0.25  # in privacy loss
-LARGEST_LOSS_SLOPE = 2000.0  # beyond it the panels would number millions
+_STEEP = 200.0  # losses per standard deviation from which panels are rounded up as a whole
+_STEEP_PANEL = 0.005
+_LARGEST_SLOPE = 1e6
 
 
 class Atoms(NamedTuple):
@@ -59,7 +61,7 @@ def _panels(breaks: Array) -> tuple[Array, Array]:
 
 
 def _even_breaks(low: float, high: float, slope: float) -> Array:
-    width = min(_WIDEST_PANEL, _WIDEST_LOSS / slope)
+    width = _STEEP_PANEL if slope > _STEEP else min(_WIDEST_PANEL, _WIDEST_LOSS / slope)
     breaks: Array = np.linspace(low, high, 1 + max(1, math.ceil((high - low) / width)))
     return breaks
 
@@ -67,8 +69,8 @@ def _even_breaks(low: float, high: float, slope: float) -> Array:
 def _grid_points(first: float, second: float, interval: float) -> Array:
     """Multiples of the interval between two losses."""
     low, high = min(first, second), max(first, second)
-    points: Array = interval * np.arange(math.ceil(low / interval), math.floor(high / interval) + 1)
-    return points
+    first, last = math.ceil(low / interval), math.floor(high / interval)
+    return interval * np.arange(first, last + 1, dtype=np.float64)
 
 
 def _density(x: Array) -> Array:
@@ -93,7 +95,7 @@ class SampledGaussianLaw:
 
     @property
     def affordable(self) -> bool:
-        return self.noise_multiplier * LARGEST_LOSS_SLOPE >= 1.0
+        return self.noise_multiplier * _LARGEST_SLOPE >= 1.0
 
     def _removal_loss(self, x: Array) -> Array:
         q, mu = self.sampling_rate, 1.0 / self.noise_multiplier
@@ -129,22 +131,37 @@ class SampledGaussianLaw:
             low, high = (mu - quantile, shifted) if q == 1.0 else (low, max(high, shifted))
         sign = 1.0 if removal else -1.0
         low_loss, high_loss = sign * self._removal_loss(np.array([low, high]))
-        breaks = _even_breaks(low, high, mu)
+        pieces = [(low, high)]
+        gap = 0.0
+        if removal and q < 1.0 and mu > 2.0 * quantile:  # between both components there is next to no mass
+            pieces = [(low, quantile), (mu - quantile, high)]
+            gap = tail_mass
+        points = np.empty(0)
         if interval is not None:
             points = self._point(sign * _grid_points(low_loss, high_loss, interval))
-            breaks = np.concatenate([breaks, points[(points > low) & (points < high)]])
-        x, weights = _panels(breaks)
+        panels = [
+            _panels(np.append(_even_breaks(start, end, mu), points[(points > start) & (points < end)]))
+            for start, end in pieces
+        ]
+        x, weights = (np.concatenate(column) for column in zip(*panels, strict=True))
+        where = x
+        if mu > _STEEP:
+            # exp(-loss) is not smooth inside a panel, so the loss is taken where the panel has its largest
+            last = _NODES[-1] if removal else _NODES[0]
+            outer = x.reshape(-1, _NODES.size)[:, -1 if removal else 0]
+            middle = x.reshape(-1, _NODES.size).mean(axis=1)
+            where = np.repeat(middle + (outer - middle) / abs(last), _NODES.size)
         density = (1.0 - q) * _density(x) + q * _density(x - mu) if removal else _density(x)
         below, above = float(ndtr(low)), float(ndtr(-high))
         if removal:
             below = (1.0 - q) * below + q * float(ndtr(low - mu))
             above = (1.0 - q) * above + q * float(ndtr(mu - high))
             # the lower tail moves up to the lowest kept loss, the upper tail to infinity
-            ends, infinity = [(low_loss, below)], above
+            ends, infinity = [(low_loss, below)], above + gap
         else:
             # below the cut the loss grows, but never beyond -log(1 - q)
             ends, infinity = [(high_loss, above), (-math.log1p(-q), below)], 0.0
-        losses = np.concatenate([sign * self._removal_loss(x), [loss for loss, _ in ends]])
+        losses = np.concatenate([sign * self._removal_loss(where), [loss for loss, _ in ends]])
         return Atoms(losses, np.concatenate([weights * density, [mass for _, mass in ends]]), infinity)
 
 
@@ -167,7 +184,7 @@ class TwoPointLaw:
 
     @property
     def affordable(self) -> bool:
-        return self.epsilon <= LARGEST_LOSS_SLOPE
+        return self.epsilon <= _LARGEST_SLOPE
 
     def atoms(self, removal: bool, tail_mass: float, interval: float | None) -> Atoms:
         q, rest = self.sampling_rate, 1.0 - self.delta
@@ -201,7 +218,7 @@ class LaplaceLaw:
 
     @property
     def affordable(self) -> bool:
-        return self.noise_multiplier * LARGEST_LOSS_SLOPE >= 1.0
+        return self.noise_multiplier * _LARGEST_SLOPE >= 1.0
 
     def atoms(self, removal: bool, tail_mass: float, interval: float | None) -> Atoms:
         pure = 1.0 / self.noise_multiplier

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -118,8 +119,8 @@ def rdp_order(epsilon: float, delta: float) -> RDPOrder:
 
     Notes
     -----
-    A sum of divergences at an order *fixed in advance* is a valid filter (Feldman & Zrnic 2021; Lecuyer 2021). To go
-    on while some order has budget left is not: it can exceed the target.
+    A sum of divergences at an order *fixed in advance* is a valid filter (Feldman & Zrnic 2021; Lecuyer
+    2021). To go on while some order has budget left is not: it can exceed the target.
 
     Examples
     --------
@@ -167,8 +168,10 @@ def sampled_noise_multiplier(epsilon: float, delta: float, sampling_rate: float,
     Returns
     -------
     float
-        Noise standard deviation over sensitivity. The composition computed by :func:`~dpskl.accounting.compose`
-        has an epsilon in [(1 - 1e-3) epsilon, epsilon], or 0 where no noise at all is needed to reach it.
+        Noise standard deviation over sensitivity. The composition computed by
+        :func:`~dpskl.accounting.compose` has an epsilon in [(1 - 1e-3) epsilon, epsilon]. Where samples are
+        so rare that delta alone covers them, a small multiplier (below 0.03) is returned, with an epsilon
+        that may be far below the target.
 
     Raises
     ------
@@ -177,8 +180,8 @@ def sampled_noise_multiplier(epsilon: float, delta: float, sampling_rate: float,
 
     Notes
     -----
-    Closed form at sampling rate 1; otherwise a bracketed secant search on the logarithms of epsilon and of the
-    noise multiplier, with privacy loss distributions.
+    Closed form at sampling rate 1; otherwise a bracketed secant search on the logarithms of epsilon and of
+    the noise multiplier, with privacy loss distributions.
 
     Examples
     --------
@@ -196,12 +199,45 @@ def sampled_noise_multiplier(epsilon: float, delta: float, sampling_rate: float,
     if rate == 1.0:
         return unsampled
 
-    def excess(log_sigma: float) -> float:
-        """Log of epsilon over the point aimed at, decreasing in the noise."""
-        reached = compose([(SampledGaussianCost(rate, math.exp(log_sigma)), int(count))]).epsilon(delta)
-        return math.log(max(reached, 1e-300) / (epsilon * (1.0 - _AIM)))
+    def reached(log_sigma: float) -> float:
+        return compose([(SampledGaussianCost(rate, math.exp(log_sigma)), int(count))]).epsilon(delta)
 
-    high = math.log(unsampled)  # sampling only helps
-    # noise as if the composition were Gaussian with the sampled variance is a fair first guess
-    low = min(high, math.log(rate * unsampled) if rate * unsampled > 1.0 else math.log(0.5))
-    return math.exp(_safe_root(excess, low, high))
+    floor = math.log(min(unsampled, 0.3) / 10.0)
+    return math.exp(_safe_noise(reached, epsilon, math.log(max(rate * unsampled, 0.7)), floor))
+
+
+def _safe_noise(reached: Callable[[float], float], epsilon: float, guess: float, floor: float) -> float:
+    """Log noise at which a decreasing epsilon lies in [(1 - 1e-3) target, target], by the Illinois method."""
+    answer: float | None = None
+
+    def excess(log_sigma: float) -> float:
+        nonlocal answer
+        value = reached(log_sigma)
+        if epsilon * (1.0 - 2.0 * _AIM) <= value <= epsilon:
+            answer = log_sigma
+        # bounded, or an epsilon of 0 or infinity would rule the secant
+        return min(2.0, max(-2.0, math.log(max(value, 1e-300) / (epsilon * (1.0 - _AIM)))))
+
+    low = high = guess
+    at_low = at_high = excess(guess)
+    step = 0.25
+    while at_high > 0.0 and answer is None:
+        low, at_low, high, step = high, at_high, high + step, 1.5 * step
+        at_high = excess(high)
+    while at_low <= 0.0 and answer is None:
+        if low <= floor:
+            return low
+        high, at_high, low, step = low, at_low, max(low - step, floor), 1.5 * step
+        at_low = excess(low)
+    previous = 0.0
+    while answer is None and high - low > 1e-12 * max(1.0, abs(high)):
+        middle = (low * at_high - high * at_low) / (at_high - at_low)
+        value = excess(middle)
+        if value > 0.0:
+            low, at_low = middle, value
+            at_high /= 2.0 if previous > 0.0 else 1.0
+        else:
+            high, at_high = middle, value
+            at_low /= 2.0 if previous < 0.0 else 1.0
+        previous = 1.0 if value > 0.0 else -1.0
+    return high if answer is None else answer

@@ -112,11 +112,14 @@ class PrivacyLoss:
 def _connect_dots(atoms: Atoms, interval: float) -> PrivacyLoss:
     """Split every atom over the grid points around it, keeping its mass under both measures."""
     indices = np.floor(atoms.losses / interval)
-    above = np.clip(np.expm1(interval * indices - atoms.losses) / math.expm1(-interval), 0.0, 1.0)
+    excess = np.clip(atoms.losses - interval * indices, 0.0, interval)
+    above = np.expm1(-excess) / math.expm1(-interval)
+    # not 1 - above, whose rounding matters where the interval is long
+    below = np.exp(-excess) * np.expm1(excess - interval) / math.expm1(-interval)
     offset = int(indices.min())
     positions = (indices - offset).astype(np.intp)
     size = int(positions.max()) + 2
-    masses = np.bincount(positions, atoms.masses * (1.0 - above), minlength=size).astype(np.float64)
+    masses = np.bincount(positions, atoms.masses * below, minlength=size).astype(np.float64)
     masses += np.bincount(positions + 1, atoms.masses * above, minlength=size)
     return PrivacyLoss(interval, offset, masses, atoms.infinity)
 

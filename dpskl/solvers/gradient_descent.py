@@ -23,9 +23,9 @@ Array = np.ndarray[Any, Any]
 
 # The three constants of the default rules; benchmarks/ablation.py shows what other values do.
 _CLIP_SHARE = 1 / 3  # clip norm as a share of the largest gradient norm
-_TIME = 500.0  # total time in units of mu n / (weights * row_norm^2)
+_TIME = 700.0  # total time in units of mu n / (weights * row_norm^2)
 _MOMENTUM = 0.95
-_STEPS = (60, 150)
+_STEPS = (100, 150)
 # A budget far from rounding: T releases at mu / sqrt(T) must not sum to more than mu.
 _SAFE = 1 - 1e-12
 
@@ -50,11 +50,11 @@ class GradientDescent(Solver):
     Parameters
     ----------
     max_iter : int or None, default=None
-        Number of steps. ``None``: as many as the total time below needs, between 60 and 150. More steps cost
+        Number of steps. ``None``: as many as the total time below needs, between 100 and 150. More steps cost
         time and no privacy, since the noise is calibrated for all of them.
     step_size : float or None, default=None
         Step on the *mean* of the losses. ``None``: what makes the total time ``max_iter * step / (1 - momentum)``
-        equal to ``500 mu n / (p row_norm^2)``, ``p`` the number of weights and ``mu`` the Gaussian privacy parameter of the
+        equal to ``700 mu n / (p row_norm^2)``, ``p`` the number of weights and ``mu`` the Gaussian privacy parameter of the
         budget (halved for replace_one), but at most ``(1 + momentum)`` over the smoothness of one record. Along the
         path the noise grows with ``p time / (mu n)`` relative to the signal, so this stops where they balance:
         early stopping is the regulariser.
