@@ -108,7 +108,7 @@ class _PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
         epsilon=1.0,
         delta=1e-6,
         *,
-        solver="gd",
+        solver="objective_perturbation",
         C=1.0,
         fit_intercept=True,
         data_norm=1.0,
@@ -403,7 +403,7 @@ class DPLogisticRegression(_PrivateLinearClassifier):
 
     Binary, or multinomial with a softmax (solvers whose proof asks for it use one-vs-rest instead).
 """
-        + _PARAMETERS.format(default_solver="gd", extra="")
+        + _PARAMETERS.format(default_solver="objective_perturbation", extra="")
         + """
     See Also
     --------
@@ -487,6 +487,36 @@ class DPLinearSVC(_PrivateLinearClassifier):
     """
     )
 
+    def __init__(
+        self,
+        epsilon=1.0,
+        delta=1e-6,
+        *,
+        solver="gd",
+        C=1.0,
+        fit_intercept=True,
+        data_norm=1.0,
+        classes=None,
+        neighbours="add_remove",
+        accountant=None,
+        random_state=None,
+        verbose=0,
+    ):
+        # the default solver differs: the hinge has a kink
+        super().__init__(
+            epsilon,
+            delta,
+            solver=solver,
+            C=C,
+            fit_intercept=fit_intercept,
+            data_norm=data_norm,
+            classes=classes,
+            neighbours=neighbours,
+            accountant=accountant,
+            random_state=random_state,
+            verbose=verbose,
+        )
+
     def _loss(self) -> MarginLoss:
         return Hinge()
 
@@ -498,7 +528,7 @@ class DPHuberSVC(_PrivateLinearClassifier):
     More than two classes are trained one-vs-rest, jointly where the solver has a joint guarantee.
 """
         + _PARAMETERS.format(
-            default_solver="gd",
+            default_solver="objective_perturbation",
             extra="""    h : float, default=0.5
         Half-width of the parabola that replaces the kink, in units of the margin.
 """,
@@ -521,7 +551,7 @@ class DPHuberSVC(_PrivateLinearClassifier):
         epsilon=1.0,
         delta=1e-6,
         *,
-        solver="gd",
+        solver="objective_perturbation",
         C=1.0,
         fit_intercept=True,
         data_norm=1.0,

@@ -124,14 +124,17 @@ class TiltedSum:
             rise = self.cumulant(theta + step, rough) - self.cumulant(theta, rough)
             return (rise + _OUTSIDE) / step
 
-        steps = math.sqrt(2.0 * _OUTSIDE / variance) * 2.0 ** np.linspace(-3.0, 3.0, 13)
-        up = float(min(steps, key=lambda step: bound(step, rough=True)))
-        down = float(max(-steps, key=lambda step: bound(step, rough=True)))
-        bottom = max(self.lowest, bound(down), mean - widest / 2.0)
-        top = min(bound(up), mean + widest / 2.0)
+        up, _ = self._minimise(lambda step: bound(step, rough=True))
+        down, _ = self._minimise(lambda step: -bound(-step, rough=True))
+        bottom = max(self.lowest, bound(-down), mean - widest / 2.0)
+        top = bound(up)
+        tilt = theta + up
+        if top > mean + widest / 2.0:
+            top = mean + widest / 2.0
+            tilt, _ = self.tilt_for_epsilon(top)
         if top >= self.highest:
             return bottom, self.highest, -math.inf
-        return bottom, top, self.cumulant(theta + up) - (theta + up) * top
+        return bottom, top, self.cumulant(tilt) - tilt * top
 
 
 def tilted(part: Part, theta: float) -> Array:

@@ -33,6 +33,7 @@ Array = np.ndarray[Any, Any]
 # Share of the budget for the noise that covers the distance to the exact minimiser: in GDP the shares are
 # added as squares, so 3 % cost the linear term 0.05 % of its noise.
 _OUTPUT_SHARE = 0.03
+_TOLERANCE = 1e-9
 # Probability with which ||b|| may exceed the figure that the tolerance is computed from.
 _TAIL = 1e-20
 
@@ -165,11 +166,12 @@ def _public_tolerance(
 ) -> float:
     """Return a tolerance ten times above the rounding that any data set can cause while ``||b|| <= linear_norm``.
 
-    At the minimiser ``J(w) <= J(0) = n phi(0)``, so ``||w|| <= sqrt(2 n phi(0) / ridge) + 2 ||b|| / ridge``.
+    Where rounding leaves room it is small on the scale of one record's gradient ``L`` and of a penalty's
+    gradient ``ridge / L``, so that nothing changes when rows and ``data_norm`` are scaled together. At the minimiser ``J(w) <= J(0) = n phi(0)``, so ``||w|| <= sqrt(2 n phi(0) / ridge) + 2 ||b|| / ridge``.
     """
     weight_norm = sqrt(2 * n_samples * loss_at_zero / ridge) + 2 * linear_norm / ridge
     rounding = _rounding(n_samples, n_features, L, B, ridge, weight_norm, linear_norm)
-    return max(1e-6 * max(1.0, ridge), 10 * rounding)
+    return max(_TOLERANCE * max(L, ridge / L), 10 * rounding)
 
 
 def calibrate_perturbed_objective(

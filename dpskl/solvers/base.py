@@ -129,8 +129,11 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
         return facts.loss if facts.n_classes == 2 else self.multiclass_loss(facts.loss)
 
     def reaches_checks(self, loss: MarginLoss, epsilon: float) -> bool:
-        """Whether 300 rows at this epsilon suffice for scikit-learn's accuracy check (its ``poor_score`` tag)."""
-        return True
+        """Whether 300 rows at this epsilon suffice for scikit-learn's accuracy check (its ``poor_score`` tag).
+
+        The default is true of every solver that has no rule of its own: measured over 40 seeds, see the tests.
+        """
+        return epsilon >= 0.5
 
     @abstractmethod
     def plan(self, facts: PublicFacts, epsilon: float, delta: float) -> Plan:
@@ -155,16 +158,20 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
         """Return the weights, shape (n_weights,) or (n_weights, n_outputs)."""
 
 
-def solver_names() -> list[str]:
-    """Return the names that ``solver=`` accepts.
+def solver_names(loss: MarginLoss | None = None) -> list[str]:
+    """Return the names that ``solver=`` accepts, for one loss or for any.
 
     Examples
     --------
+    >>> from dpskl.losses import Hinge
     >>> from dpskl.solvers import solver_names
-    >>> "gd" in solver_names()
-    True
+    >>> solver_names()
+    ['gd', 'objective_perturbation']
+    >>> solver_names(Hinge())
+    ['gd']
     """
-    return sorted(Solver._registry)
+    registry = sorted(Solver._registry.items())
+    return [name for name, cls in registry if loss is None or cls().refusal(loss) is None]
 
 
 def make_solver(solver: Any, loss: MarginLoss) -> Solver:
@@ -186,6 +193,5 @@ def make_solver(solver: Any, loss: MarginLoss) -> Solver:
         )
     reason = made.refusal(loss)
     if reason is not None:
-        others = [name for name, cls in sorted(Solver._registry.items()) if cls().refusal(loss) is None]
-        raise ValueError(f"{reason}; for this loss choose solver={' or '.join(map(repr, others))}")
+        raise ValueError(f"{reason}; for this loss choose solver={' or '.join(map(repr, solver_names(loss)))}")
     return made
