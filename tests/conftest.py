@@ -7,26 +7,22 @@ from dpskl.mechanisms.noise import NoiseSource
 
 
 class RecordingNoise(NoiseSource):
-    """Draws nothing (all noise is zero) and keeps the kind and scale of every release."""
+    """Noise that is always zero, and a record of the law and scale of everything that was drawn."""
 
     is_secure = True
 
     def __init__(self):
         self.draws = []
 
-    def normal(self, size):
+    def standard_normal(self, size):
         return np.zeros(size)
 
-    def exponential(self, size):
+    def standard_exponential(self, size):
         return np.zeros(size)
 
-    def add_normal(self, value, scale):
+    def normal(self, size, scale):
         self.draws.append(("normal", scale))
-        return value
-
-    def add_gamma_vector(self, value, scale):
-        self.draws.append(("gamma", scale))
-        return value
+        return np.zeros(size)
 
     def gamma_vector(self, size, scale):
         self.draws.append(("gamma", scale))

@@ -18,10 +18,10 @@ IDS = ["system", "seeded"]
 @pytest.mark.parametrize("source", SOURCES, ids=IDS)
 def test_laws(source):
     n = 100_000
-    assert stats.kstest(source.normal(n), stats.norm.cdf).pvalue > ALARM
-    assert stats.kstest(source.exponential(n), stats.expon.cdf).pvalue > ALARM
-    assert stats.kstest(source.laplace(n), stats.laplace.cdf).pvalue > ALARM
-    assert stats.kstest(source.gumbel(n), stats.gumbel_r.cdf).pvalue > ALARM
+    assert stats.kstest(source.standard_normal(n), stats.norm.cdf).pvalue > ALARM
+    assert stats.kstest(source.standard_exponential(n), stats.expon.cdf).pvalue > ALARM
+    assert stats.kstest(source.laplace(n, 0.5), stats.laplace(scale=0.5).cdf).pvalue > ALARM
+    assert stats.kstest(source.gumbel(n, 3.0), stats.gumbel_r(scale=3.0).cdf).pvalue > ALARM
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=IDS)
@@ -68,7 +68,7 @@ def test_normal_is_symmetric_and_keeps_its_tail(monkeypatch):
     assert z[0] == -z[1] == pytest.approx(9.1549, abs=1e-3)
     np.testing.assert_allclose(z[2:], 0, atol=1e-15)
     # two draws are averaged: with both equal the sum over sqrt(2) is sqrt(2) times one
-    np.testing.assert_allclose(SystemNoise().normal(4)[:2], np.sqrt(2) * z[:2])
+    np.testing.assert_allclose(SystemNoise().standard_normal(4)[:2], np.sqrt(2) * z[:2])
 
 
 def test_random_state_none_is_silent_and_system():
@@ -86,14 +86,14 @@ def test_seeds_warn_and_reproduce(state):
     with pytest.warns(SeededNoiseWarning):
         second = make_noise(state())
     assert not first.is_secure
-    np.testing.assert_array_equal(first.normal(5), second.normal(5))
+    np.testing.assert_array_equal(first.standard_normal(5), second.standard_normal(5))
 
 
 def test_a_generator_is_advanced():
     state = np.random.RandomState(0)
     with pytest.warns(SeededNoiseWarning):
         first, second = make_noise(state), make_noise(state)
-    assert (first.normal(5) != second.normal(5)).all()
+    assert (first.standard_normal(5) != second.standard_normal(5)).all()
 
 
 @pytest.mark.parametrize("state", ["seed", -1, 0.5, True, [1]])

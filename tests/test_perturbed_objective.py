@@ -219,7 +219,7 @@ def test_distance_to_the_minimum_is_covered_by_output_noise(recording_noise):
     mechanism = calibrated(intercept=True, row_norm=sqrt(1.09), n_samples=300, n_features=6)
     problem = random_problem(Logistic())
     released = mechanism.release(problem, recording_noise)
-    assert recording_noise.draws == [("normal", mechanism.output_scale)]
+    assert recording_noise.draws == [("normal", mechanism.linear_scale), ("normal", mechanism.output_scale)]
     gradient = problem.gradient_sum(released) + mechanism.ridge * released
     assert np.linalg.norm(gradient) <= mechanism.tolerance
     # mu of the covering noise: two minima, each within tolerance / ridge of the exact one

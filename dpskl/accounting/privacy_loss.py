@@ -268,14 +268,14 @@ class _Direction:
         if self.infinity >= delta:
             return math.inf
         theta = self.total.tilt_for_delta(math.log(delta - self.infinity))[0]
-        for _ in range(4):
+        for _ in range(12):
             found = self._profile(theta)
             epsilon = _solve(found, delta - self.infinity - found.outside)
             middle = self.total.moments(theta)[0]
             if theta == 0.0 or epsilon >= found.bottom + 0.4 * (middle - found.bottom):
                 break
-            # too far below the tilted mean for the window: tilt to where the answer is
-            theta = self.total.tilt_for_epsilon(max(epsilon, found.bottom))[0]
+            # too far below the tilted mean for the window: tilt to where the answer is, or at least nearer
+            theta = min(theta / 3.0, self.total.tilt_for_epsilon(max(epsilon, found.bottom))[0])
         return max(0.0, epsilon)
 
 

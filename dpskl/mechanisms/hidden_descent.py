@@ -131,6 +131,6 @@ class HiddenDescent(Mechanism):
         clip_norm = self.clip_norm if problem.n_outputs == 1 else inf
         for _ in range(self.n_steps):
             gradient = problem.gradient_sum(weights, clip_norm)
-            gradient += scale * noise.normal(gradient.shape) + self.ridge * weights
+            gradient += noise.normal(gradient.shape, scale) + self.ridge * weights
             weights = project_to_ball(weights - self.step * gradient, self.radius)
         return round_to_grid(weights, self.step * scale)

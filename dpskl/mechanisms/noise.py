@@ -59,38 +59,37 @@ class NoiseSource(ABC):
     is_secure: bool
 
     @abstractmethod
-    def normal(self, size: int | tuple[int, ...]) -> Array:
+    def standard_normal(self, size: int | tuple[int, ...]) -> Array:
         """Return standard normal variables."""
 
     @abstractmethod
-    def exponential(self, size: int | tuple[int, ...]) -> Array:
+    def standard_exponential(self, size: int | tuple[int, ...]) -> Array:
         """Return exponential variables of mean 1."""
 
-    def laplace(self, size: int | tuple[int, ...]) -> Array:
-        """Return Laplace variables of scale 1: the difference of two exponentials."""
-        return self.exponential(size) - self.exponential(size)
+    def normal(self, size: int | tuple[int, ...], scale: float) -> Array:
+        """Return normal variables of standard deviation ``scale``."""
+        return scale * self.standard_normal(size)
 
-    def gumbel(self, size: int | tuple[int, ...]) -> Array:
-        """Return standard Gumbel variables."""
-        return -np.log(self.exponential(size))
+    def laplace(self, size: int | tuple[int, ...], scale: float) -> Array:
+        """Return Laplace variables: the difference of two exponentials of mean ``scale``."""
+        return scale * (self.standard_exponential(size) - self.standard_exponential(size))
 
-    def add_normal(self, value: Array, scale: float) -> Array:
-        """Return ``value`` plus normal noise of standard deviation ``scale``, on the release grid."""
-        if scale == 0:
-            return value
-        return round_to_grid(value + scale * self.normal(value.shape), scale)
+    def gumbel(self, size: int | tuple[int, ...], scale: float) -> Array:
+        """Return Gumbel variables with mode 0."""
+        return -scale * np.log(self.standard_exponential(size))
 
     def gamma_vector(self, size: int, scale: float) -> Array:
         """Return a vector with density proportional to ``exp(-||b|| / scale)`` in ``size`` dimensions.
 
         Its norm follows Gamma(size, scale) and its direction is uniform.
         """
-        if scale == 0:
-            return np.zeros(size)
-        direction = self.normal(size)
-        norm = self.exponential(size).sum()
+        direction = self.standard_normal(size)
+        norm = self.standard_exponential(size).sum()
         return scale * norm / np.linalg.norm(direction) * direction
 
+    def add_normal(self, value: Array, scale: float) -> Array:
+        """Return ``value`` plus :meth:`normal` noise, on the release grid; the value itself at scale 0."""
+        return round_to_grid(value + self.normal(value.shape, scale), scale)
 
     def add_gamma_vector(self, value: Array, scale: float) -> Array:
         """Return the vector ``value`` plus :meth:`gamma_vector` noise, on the release grid."""
@@ -113,10 +112,10 @@ class SystemNoise(NoiseSource):
         sign = 1.0 - 2.0 * (words & np.uint64(1)).astype(np.float64)
         return sign * np.abs(ndtri(tail))
 
-    def normal(self, size: int | tuple[int, ...]) -> Array:
+    def standard_normal(self, size: int | tuple[int, ...]) -> Array:
         return (self._one_normal(size) + self._one_normal(size)) * np.sqrt(0.5)
 
-    def exponential(self, size: int | tuple[int, ...]) -> Array:
+    def standard_exponential(self, size: int | tuple[int, ...]) -> Array:
         words = self._words(size) >> np.uint64(1)
         return -np.log((words.astype(np.float64) + 0.5) * 2.0**-63)
 
@@ -129,10 +128,10 @@ class SeededNoise(NoiseSource):
     def __init__(self, seed: int | np.random.SeedSequence) -> None:
         self._generator = np.random.default_rng(seed)
 
-    def normal(self, size: int | tuple[int, ...]) -> Array:
+    def standard_normal(self, size: int | tuple[int, ...]) -> Array:
         return self._generator.standard_normal(size)
 
-    def exponential(self, size: int | tuple[int, ...]) -> Array:
+    def standard_exponential(self, size: int | tuple[int, ...]) -> Array:
         return self._generator.standard_exponential(size)
 
 

@@ -136,10 +136,8 @@ class PerturbedObjective(Mechanism):
 
     def _release_output(self, problem: Problem, noise: NoiseSource) -> Array:
         size = problem.n_weights
-        if self.is_pure:
-            linear = noise.gamma_vector(size, self.linear_scale)
-        else:
-            linear = self.linear_scale * noise.normal(size)
+        draw = noise.gamma_vector if self.is_pure else noise.normal
+        linear = draw(size, self.linear_scale)
         allowance = partial(
             _rounding,
             problem.n_samples,
@@ -150,9 +148,8 @@ class PerturbedObjective(Mechanism):
             linear_norm=float(np.linalg.norm(linear)),
         )
         weights = certified_minimum(problem, self.ridge, linear, self.tolerance, allowance)
-        if self.is_pure:
-            return noise.add_gamma_vector(weights, self.output_scale)
-        return noise.add_normal(weights, self.output_scale)
+        add = noise.add_gamma_vector if self.is_pure else noise.add_normal
+        return add(weights, self.output_scale)
 
 
 def _rounding(

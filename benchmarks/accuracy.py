@@ -1,0 +1,71 @@
+"""Test accuracy of the untuned defaults beside published reference columns and tuned peers.
+
+    OPENBLAS_NUM_THREADS=1 python benchmarks/accuracy.py --jobs 2
+
+Protocol: delta = 1e-8, stratified folds (seeded split, noise from the operating system), features one-hot
+and in [0, 1], ``data_norm=1``, classes declared, every other parameter at its default. The figures to
+compare with are in ``yardsticks.json``. A data set that cannot be read is skipped with its reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+from itertools import product
+
+import threadpoolctl
+from accuracy_tables import report
+from common import TITLES, add_common_options, available, describe_run, write_result
+from fits import DELTA, MODELS, Cell, Protocol, run_cells
+
+from dpskl.solvers import solver_names
+
+NAME = "accuracy"
+EPSILONS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+SOLVERS = ("gd", "objective_perturbation")
+
+
+def parse() -> argparse.Namespace:
+    """Return the options."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", nargs="+", choices=tuple(TITLES), default=tuple(TITLES))
+    parser.add_argument("--models", nargs="+", choices=tuple(MODELS), default=tuple(MODELS))
+    parser.add_argument("--solvers", nargs="+", choices=solver_names(), default=SOLVERS)
+    parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
+    parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first split; the noise has none")
+    parser.add_argument("--jobs", type=int, default=1, help="processes, each with --threads BLAS threads")
+    add_common_options(parser)
+    options = parser.parse_args()
+    if options.quick:
+        smallest = [name for name in options.data if name == "bank"]
+        options.data, options.epsilons = smallest or options.data[:1], [0.1, 0.8]
+        options.folds, options.repeats = 2, 1
+    return options
+
+
+def main() -> None:
+    """Run the cells, write the result and print its tables."""
+    options = parse()
+    names = available(options.data)
+    if not names:
+        return
+    with threadpoolctl.threadpool_limits(options.threads, user_api="blas"):
+        run = describe_run()
+    protocol = Protocol(options.folds, options.repeats, options.seed, options.threads)
+    cells = [
+        Cell(data, model, solver, epsilon)
+        for data, solver, model, epsilon in product(names, options.solvers, options.models, options.epsilons)
+        if solver in solver_names(MODELS[model][1])
+    ]
+    document = {
+        "run": run,
+        "protocol": {"delta": DELTA, **vars(protocol), "jobs": options.jobs},
+        "cells": run_cells(cells, protocol, options.jobs),
+    }
+    write_result(NAME, options.quick, document)
+    print(report(document))
+
+
+if __name__ == "__main__":
+    main()

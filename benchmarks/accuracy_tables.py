@@ -1,0 +1,234 @@
+"""Tables of an accuracy result: our solvers beside the reference columns and the tuned peers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from itertools import product
+from math import hypot, isnan, sqrt
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from common import TITLES, markdown, mean_and_error
+from fits import accuracies
+
+LARGE_GAP = 0.3
+YARDSTICKS = json.loads(Path(__file__).with_name("yardsticks.json").read_text())
+
+
+class Place(NamedTuple):
+    """Where a figure stands in the tables."""
+
+    data: str
+    model: str
+    epsilon: float
+
+    @property
+    def title(self) -> str:
+        """Return the name of the row."""
+        return f"{TITLES[self.data]}, {self.model}"
+
+    def published(self, table: dict[str, Any]) -> Any:
+        """Return the entry of a table of ``yardsticks.json``, or None at an epsilon that it lacks."""
+        epsilons = YARDSTICKS["epsilons"]
+        row = table[self.data][self.model]
+        return row[epsilons.index(self.epsilon)] if self.epsilon in epsilons else None
+
+
+class Ours(NamedTuple):
+    """Mean of a finished cell, its standard error, the number of fits and the solver."""
+
+    mean: float
+    error: float
+    fits: int
+    solver: str
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} ({self.error:.2f})"
+
+
+class Result:
+    """The finished cells by place and solver."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.protocol = document["protocol"]
+        self.cells = {
+            (Place(cell["data"], cell["model"], cell["epsilon"]), cell["solver"]): cell
+            for cell in document["cells"]
+        }
+        self.solvers = _in_order(solver for _, solver in self.cells)
+        self.rows = _in_order(place[:2] for place, _ in self.cells)
+        self.epsilons = _in_order(place.epsilon for place, _ in self.cells)
+
+    def ours(self, place: Place, solver: str) -> Ours | None:
+        """Return what a solver reached, or None where it failed or was not run."""
+        cell = self.cells.get((place, solver))
+        values = accuracies(cell) if cell else []
+        return Ours(*mean_and_error(values), len(values), solver) if values else None
+
+    def best(self, place: Place) -> Ours | None:
+        """Return what our best solver reached."""
+        reached = (self.ours(place, solver) for solver in self.solvers)
+        return max((ours for ours in reached if ours), key=lambda ours: ours.mean, default=None)
+
+
+def report(document: dict[str, Any]) -> str:
+    """Return all tables of a result as Markdown."""
+    result = Result(document)
+    p = result.protocol
+    parts = [
+        f"Test accuracy in percent, untuned defaults, delta = {p['delta']:g}; {p['folds']} folds x "
+        f"{p['repeats']} splits = {p['folds'] * p['repeats']} fits a cell. In brackets the standard error, fits "
+        "taken as independent although they share records. Differences are ours minus theirs.",
+        *(_solver_table(result, solver) for solver in result.solvers),
+        _best_table(result),
+        _gaps(result),
+        _seconds(result),
+        _failures(result),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _in_order(items: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys(items))
+
+
+def _combined_error(ours: Ours, reference: dict[str, Any]) -> float:
+    """Return the standard error of ours minus reference.
+
+    The reference's own error is not known cell by cell: its fits are taken to scatter as ours do, and the error
+    to be at most what was stated for the whole column.
+    """
+    other = ours.error * sqrt(ours.fits / reference["fits"])
+    return hypot(ours.error, min(other, reference["largest_error"] or other))
+
+
+def _verdict(difference: float, error: float) -> str:
+    if isnan(error):
+        return "no error known"
+    if abs(difference) <= 2 * error:
+        return "within"
+    return "better" if difference > 0 else "WORSE"
+
+
+def _line(result: Result, row: tuple[str, str], entry: Any) -> list[str]:
+    return [entry(Place(*row, epsilon)) for epsilon in result.epsilons]
+
+
+def _solver_table(result: Result, solver: str) -> str:
+    reference = YARDSTICKS["references"].get(solver)
+    rows, verdicts = [], []
+
+    def ours(place: Place) -> str:
+        return str(result.ours(place, solver) or "failed")
+
+    def theirs(place: Place) -> str:
+        value = place.published(reference["accuracy"])
+        return "" if value is None else f"{value:.2f}"
+
+    def difference(place: Place) -> str:
+        value, mine = place.published(reference["accuracy"]), result.ours(place, solver)
+        if value is None or mine is None:
+            return ""
+        verdicts.append(_verdict(mine.mean - value, _combined_error(mine, reference)))
+        return f"{mine.mean - value:+.2f} {verdicts[-1]}"
+
+    def peer(place: Place) -> str:
+        value = place.published(YARDSTICKS["peers"])
+        return "" if value is None else f"{value[0]:.1f} {value[1]}"
+
+    def gap(place: Place) -> str:
+        value, mine = place.published(YARDSTICKS["peers"]), result.ours(place, solver)
+        return "" if value is None or mine is None else f"{mine.mean - value[0]:+.2f}"
+
+    for row in result.rows:
+        if all((Place(*row, epsilon), solver) not in result.cells for epsilon in result.epsilons):
+            continue  # the solver refuses this loss
+        rows.append([Place(*row, 0).title, solver, *_line(result, row, ours)])
+        if reference:
+            rows.append(["", reference["name"], *_line(result, row, theirs)])
+            rows.append(["", "difference", *_line(result, row, difference)])
+        rows.append(["", "tuned peer", *_line(result, row, peer)])
+        rows.append(["", "difference", *_line(result, row, gap)])
+    parts = [
+        f"### {solver}",
+        markdown(["data, model", "", *(f"{epsilon:g}" for epsilon in result.epsilons)], rows),
+    ]
+    if reference:
+        counts = ", ".join(f"{verdicts.count(word)} {word}" for word in _in_order(sorted(verdicts)))
+        parts.append(
+            f"Reference {reference['name']}: {reference['protocol']}. Within means within two standard errors of "
+            "the difference, the reference's fits taken to scatter as ours. "
+            f"Of {len(verdicts)} cells: {counts}."
+        )
+    return "\n\n".join(parts)
+
+
+def _best_table(result: Result) -> str:
+    def entry(place: Place) -> str:
+        best, peer = result.best(place), place.published(YARDSTICKS["peers"])
+        if best is None:
+            return "failed"
+        beside = "" if peer is None else f", {best.mean - peer[0]:+.2f}"
+        return f"{best} {best.solver}{beside}"
+
+    rows = [
+        [Place(*row, 0).title, YARDSTICKS["non_private"][row[0]][row[1]], *_line(result, row, entry)]
+        for row in result.rows
+    ]
+    header = ["data, model", "non-private", *(f"{epsilon:g}" for epsilon in result.epsilons)]
+    return (
+        "### The best of these solvers, and its difference to the best tuned peer\n\n"
+        "The peers were tuned on held-out folds without paying for it, so their cells are optimistic; choosing our "
+        f"best solver in each cell is optimistic too.\n\n{markdown(header, rows)}"
+    )
+
+
+def _gaps(result: Result) -> str:
+    rows = []
+    for row, epsilon, solver in product(result.rows, result.epsilons, result.solvers):
+        place = Place(*row, epsilon)
+        ours, best = result.ours(place, solver), result.best(place)
+        if ours is None or best is None:
+            continue
+        for name, accuracy in _rivals(place, solver):
+            if accuracy - ours.mean > LARGE_GAP:
+                closed = "yes" if accuracy - best.mean <= LARGE_GAP else "no"
+                gap = f"{accuracy - ours.mean:.2f}"
+                rows.append(
+                    [place.title, f"{epsilon:g}", solver, ours, f"{name} {accuracy:.2f}", gap, closed]
+                )
+    header = ["data, model", "epsilon", "solver", "ours", "behind", "gap", "closed by another solver"]
+    title = f"### Gaps above {LARGE_GAP} points"
+    return f"{title}\n\n{markdown(header, rows) if rows else 'None.'}"
+
+
+def _rivals(place: Place, solver: str) -> Iterable[tuple[str, float]]:
+    reference = YARDSTICKS["references"].get(solver)
+    if reference and (accuracy := place.published(reference["accuracy"])) is not None:
+        yield f"reference {reference['name']}", accuracy
+    if (peer := place.published(YARDSTICKS["peers"])) is not None:
+        yield f"peer {peer[1]}", peer[0]
+
+
+def _seconds(result: Result) -> str:
+    rows = []
+    for data, solver in product(_in_order(data for data, _ in result.rows), result.solvers):
+        cells = [
+            cell for (place, name), cell in result.cells.items() if place.data == data and name == solver
+        ]
+        times = sorted(fit["seconds"] for cell in cells for fit in cell["fits"])
+        if times:
+            spread = (times[len(times) // 2], times[0], times[-1])
+            rows.append([TITLES[data], solver, *(f"{value:.2f}" for value in spread)])
+    title = "### Seconds of one fit (jobs ran side by side: speed.py is the timing benchmark)"
+    return f"{title}\n\n{markdown(['data', 'solver', 'median', 'fastest', 'slowest'], rows)}"
+
+
+def _failures(result: Result) -> str:
+    lines = [
+        f"* {place.title}, epsilon {place.epsilon:g}, {solver}: {cell['error']}"
+        for (place, solver), cell in result.cells.items()
+        if "error" in cell
+    ]
+    return "### Cells that failed\n\n" + "\n".join(lines) if lines else ""

@@ -1,0 +1,171 @@
+"""What every benchmark shares: where the data are, what a result file records, and how a table is printed."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import scipy
+import sklearn
+import threadpoolctl
+
+import dpskl
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+TITLES = {"adult": "Adult", "bank": "Bank", "ipums_br": "IPUMS-BR"}
+
+# -- data ---------------------------------------------------------------------------------------------
+
+
+def _data_folder() -> Path:
+    return Path(os.environ.get("DPSKL_DATA", ROOT.parent / "shared" / "data"))
+
+
+@lru_cache(maxsize=1)
+def _loader() -> Any:
+    path = _data_folder() / "load.py"
+    if not path.exists():
+        raise FileNotFoundError("no load.py in the data folder")
+    spec = importlib.util.spec_from_file_location("benchmark_data", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@lru_cache(maxsize=8)
+def load(name: str) -> tuple[Any, Any]:
+    """Return ``(X, y)`` with features in [0, 1], one-hot, and labels -1 and +1; read once in each process."""
+    return _loader().load_paper(name)
+
+
+def available(names: Iterable[str]) -> list[str]:
+    """Return the sets that can be read, and say of the others why they cannot."""
+    found = []
+    for name in names:
+        try:
+            load(name)
+        except (ImportError, OSError) as error:
+            file = getattr(error, "filename", None)
+            reason = f"no {Path(file).name}" if file else error
+            where = "$DPSKL_DATA" if "DPSKL_DATA" in os.environ else "../shared/data"
+            print(f"{name}: skipped, not readable from {where} ({reason})")
+        else:
+            found.append(name)
+    if not found:
+        print("no data set could be read: set DPSKL_DATA to the folder that holds load.py")
+    return found
+
+
+# -- records ------------------------------------------------------------------------------------------
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "--no-optional-locks", "-C", str(ROOT), *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def load_average() -> list[float] | None:
+    """Return how many processes wanted a core in the last 1, 5 and 15 minutes, where the system tells."""
+    return [round(value, 2) for value in os.getloadavg()] if hasattr(os, "getloadavg") else None
+
+
+def describe_run() -> dict[str, Any]:
+    """Return what a reader needs to judge or repeat a run; call it where the thread limit is in force."""
+    script = Path(sys.argv[0]).name
+    revision = _git("rev-parse", "HEAD") or "unknown"
+    modules = {"numpy": np, "scipy": scipy, "scikit-learn": sklearn, "joblib": joblib, "dpskl": dpskl}
+    blas = [
+        {key: pool[key] for key in ("prefix", "version", "architecture", "num_threads") if key in pool}
+        for pool in threadpoolctl.threadpool_info()
+        if pool["user_api"] == "blas"
+    ]
+    return {
+        "command": shlex.join(["python", f"benchmarks/{script}", *sys.argv[1:]]),
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "git_revision": revision,
+        "git_changed_files": _git("status", "--porcelain", "--", "dpskl", "benchmarks").splitlines(),
+        "machine": {
+            "cpu": _cpu_model(),
+            "cores": os.cpu_count(),
+            "system": f"{platform.system()} {platform.machine()}",
+            "load_average_at_start": load_average(),
+        },
+        "versions": {
+            "python": platform.python_version(),
+            **{name: module.__version__ for name, module in modules.items()},
+        },
+        "blas": blas,
+    }
+
+
+def add_common_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--threads`` and ``--quick``."""
+    parser.add_argument("--threads", type=int, default=1, help="BLAS threads of each process (default 1)")
+    parser.add_argument("--quick", action="store_true", help="a smoke run whose figures mean nothing")
+
+
+def result_path(name: str, quick: bool) -> Path:
+    """Return where ``name`` is kept; a smoke run never replaces a result."""
+    return RESULTS / (f"{name}.quick.json.tmp" if quick else f"{name}.json")
+
+
+def write_result(name: str, quick: bool, document: dict[str, Any]) -> Path:
+    """Write the result file ``name`` and return its path."""
+    document["run"]["machine"]["load_average_at_end"] = load_average()
+    path = result_path(name, quick)
+    path.parent.mkdir(exist_ok=True)
+    draft = path.with_suffix(".draft.tmp")
+    draft.write_text(json.dumps(document, indent=1) + "\n")
+    draft.replace(path)
+    print(f"\nwritten: {path.relative_to(ROOT)}", file=sys.stderr)
+    return path
+
+
+def read_result(name: str, quick: bool = False) -> dict[str, Any] | None:
+    """Return the result file ``name``, or None where there is none yet."""
+    path = result_path(name, quick)
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+# -- tables -------------------------------------------------------------------------------------------
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return a Markdown table; the first column is text, the others are aligned right."""
+    rule = ["---", *["---:"] * (len(header) - 1)]
+    lines = [list(header), rule, *([str(entry) for entry in row] for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean and its standard error, values taken as independent."""
+    error = float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+    return float(np.mean(values)), error

@@ -1,0 +1,121 @@
+"""One cell of an accuracy table: a data set, a model, a solver and a budget, fitted on every fold."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from typing import Any
+from unittest import mock
+
+import joblib
+import numpy as np
+import threadpoolctl
+from common import load, mean_and_error
+from sklearn.model_selection import StratifiedKFold
+
+from dpskl import DPHuberSVC, DPLogisticRegression
+from dpskl.losses import HuberHinge, Logistic
+from dpskl.solvers import make_solver
+
+DELTA = 1e-8
+MODELS = {"logistic": (DPLogisticRegression, Logistic()), "svm": (DPHuberSVC, HuberHinge())}
+CLASSES = (-1, 1)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is fitted; ``parameters`` are the solver's, ``constants`` are module-level names to replace."""
+
+    data: str
+    model: str
+    solver: str
+    epsilon: float
+    parameters: tuple[tuple[str, Any], ...] = ()
+    constants: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Stratified folds, split anew in each repeat; the split is seeded and the noise is not."""
+
+    folds: int
+    repeats: int
+    seed: int = 0
+    threads: int = 1
+
+
+def constant(name: str) -> Any:
+    """Return the present value of a module-level constant, given its dotted name."""
+    module, _, attribute = name.rpartition(".")
+    return getattr(import_module(module), attribute)
+
+
+def run_cell(cell: Cell, protocol: Protocol) -> dict[str, Any]:
+    """Return the cell with all its fits: accuracy in percent, seconds, and what was planned."""
+    with ExitStack() as stack:
+        stack.enter_context(threadpoolctl.threadpool_limits(protocol.threads, user_api="blas"))
+        for name, value in cell.constants:
+            stack.enter_context(mock.patch(name, value))
+        try:
+            fits = [_fit(cell, *split) for split in _splits(cell.data, protocol)]
+        except Exception as error:  # one cell must not cost the run: its table shows the gap
+            return {**asdict(cell), "error": f"{type(error).__name__}: {error}", "fits": []}
+    return {**asdict(cell), "fits": fits}
+
+
+def _splits(data: str, protocol: Protocol) -> Iterable[tuple[int, int, Any, Any]]:
+    X, y = load(data)
+    for repeat in range(protocol.repeats):
+        folds = StratifiedKFold(protocol.folds, shuffle=True, random_state=protocol.seed + repeat)
+        for fold, (train, test) in enumerate(folds.split(X, y)):
+            yield repeat, fold, train, test
+
+
+def _fit(cell: Cell, repeat: int, fold: int, train: Any, test: Any) -> dict[str, Any]:
+    X, y = load(cell.data)
+    X_train, y_train = np.asfortranarray(X[train]), y[train]  # the faster order, as validation would choose
+    kind, loss = MODELS[cell.model]
+    solver = make_solver(cell.solver, loss).set_params(**dict(cell.parameters))
+    start = time.perf_counter()
+    model = kind(cell.epsilon, DELTA, solver=solver, classes=CLASSES).fit(X_train, y_train)
+    seconds = time.perf_counter() - start
+    guarantee = model.privacy_guarantee_
+    return {
+        "repeat": repeat,
+        "fold": fold,
+        "accuracy": 100 * float(np.mean(model.predict(X[test]) == y[test])),
+        "seconds": seconds,
+        "n_iter": model.n_iter_,
+        "effective_C": model.effective_C_,
+        "noise_scales": [part.noise for part in guarantee.parts],
+        "sensitivities": [part.sensitivity for part in guarantee.parts],
+    }
+
+
+def accuracies(cell: dict[str, Any]) -> list[float]:
+    """Return the accuracies of all fits of a finished cell."""
+    return [fit["accuracy"] for fit in cell["fits"]]
+
+
+def run_cells(cells: Iterable[Cell], protocol: Protocol, jobs: int) -> list[dict[str, Any]]:
+    """Run the cells in ``jobs`` processes, each of which reads a data set once; progress goes to stderr."""
+    cells = list(cells)
+    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator", batch_size=1)
+    done = []
+    for result in parallel(joblib.delayed(run_cell)(cell, protocol) for cell in cells):
+        done.append(result)
+        print(f"[{len(done)}/{len(cells)}] {_progress(result)}", file=sys.stderr, flush=True)
+    return done
+
+
+def _progress(cell: dict[str, Any]) -> str:
+    changes = [f"{name.rpartition('.')[2]}={value}" for name, value in cell["parameters"] + cell["constants"]]
+    what = " ".join([cell["data"], cell["model"], cell["solver"], f"epsilon={cell['epsilon']:g}", *changes])
+    if "error" in cell:
+        return f"{what}: {cell['error']}"
+    mean, error = mean_and_error(accuracies(cell))
+    return f"{what}: {mean:.2f} ({error:.2f}), {sum(fit['seconds'] for fit in cell['fits']):.1f} s"

@@ -1,0 +1,239 @@
+"""The accountant: totals, ceilings, and one ledger behind every copy of a handle."""
+
+import copy
+import json
+import multiprocessing
+import pickle
+import subprocess
+import sys
+import threading
+from math import inf, sqrt
+
+import joblib
+import pytest
+from sklearn.base import clone
+
+from dpskl import BudgetExceededError, DPLogisticRegression, LedgerNotFoundError, PrivacyAccountant
+from dpskl.accounting import (
+    ApproximateCost,
+    GaussianCost,
+    PureCost,
+    ReplaceOneObjectiveCost,
+    SampledGaussianCost,
+    gaussian_epsilon,
+    gaussian_mu,
+)
+
+ONE = GaussianCost(gaussian_mu(1.0, 1e-6))
+
+
+def test_gaussian_spends_compose_exactly():
+    accountant = PrivacyAccountant()
+    for _ in range(41):
+        accountant.spend(ONE)
+    assert accountant.spent().epsilon == pytest.approx(7.90239801, rel=1e-7)
+    assert accountant.spent(1e-9).epsilon == pytest.approx(gaussian_epsilon(sqrt(41) * ONE.mu, 1e-9), rel=1e-9)
+    assert accountant.remaining() == (inf, 1e-6)
+    assert len(accountant) == 41
+
+
+def test_ten_tenths_leave_nothing_and_not_less():
+    accountant = PrivacyAccountant(epsilon=1.0, delta=0)
+    assert accountant.composition == "basic"
+    for _ in range(10):
+        accountant.spend(PureCost(0.1))
+    assert accountant.remaining() == (0.0, 0.0)
+    assert accountant.spent() == (1.0, 0)
+    with pytest.raises(BudgetExceededError, match="ceiling epsilon = 1"):
+        accountant.spend(PureCost(1e-12))
+    assert len(accountant) == 10
+
+
+@pytest.mark.parametrize("composition", ["rdp", "gdp", "basic"])
+def test_a_ceiling_is_never_exceeded_and_a_refusal_charges_nothing(composition):
+    accountant = PrivacyAccountant(epsilon=3.0, delta=1e-6, composition=composition)
+    small = GaussianCost(0.1) if composition != "basic" else PureCost(0.25)
+    granted = 0
+    for _ in range(100):
+        before = accountant.remaining().epsilon
+        try:
+            accountant.spend(small)
+        except BudgetExceededError:
+            assert accountant.remaining().epsilon == before
+            break
+        granted += 1
+        assert accountant.remaining().epsilon < before
+    assert len(accountant) == granted > 5
+    assert accountant.spent().epsilon <= 3.0
+    if composition == "gdp":
+        assert granted == int(gaussian_mu(3.0, 1e-6) ** 2 / 0.01)
+
+
+def test_a_first_cost_within_the_ceiling_by_its_own_curve_is_granted():
+    for composition in ("rdp", "gdp"):
+        accountant = PrivacyAccountant(epsilon=1.0, delta=1e-6, composition=composition)
+        accountant.spend(ONE)  # the fixed-order rule alone would refuse it: its conversion is looser
+        assert accountant.spent().epsilon <= 1.0
+        with pytest.raises(BudgetExceededError):
+            accountant.spend(GaussianCost(0.01))
+    accountant = PrivacyAccountant(epsilon=1.0, delta=1e-6)
+    with pytest.raises(BudgetExceededError, match="by itself epsilon"):
+        accountant.spend(GaussianCost(1.01 * ONE.mu))
+    assert len(accountant) == 0
+
+
+def test_a_cost_without_a_measure_is_refused_except_first():
+    profile = ReplaceOneObjectiveCost(0.05, 0.01)
+    for composition in ("rdp", "gdp"):
+        accountant = PrivacyAccountant(epsilon=2.0, delta=1e-6, composition=composition)
+        accountant.spend(profile)
+        accountant = PrivacyAccountant(epsilon=2.0, delta=1e-6, composition=composition)
+        accountant.spend(GaussianCost(0.01))
+        with pytest.raises(BudgetExceededError):
+            accountant.spend(profile)
+    accountant = PrivacyAccountant(epsilon=2.0, delta=1e-5, composition="basic")
+    accountant.spend(PureCost(0.5))
+    accountant.spend(ApproximateCost(0.5, 1e-6))
+    assert accountant.remaining().epsilon == 1.0
+    assert accountant.remaining().delta == pytest.approx(9e-6)
+
+
+def test_mixtures_are_totalled():
+    accountant = PrivacyAccountant()
+    accountant.spend(PureCost(0.2))
+    accountant.spend(GaussianCost(0.2))
+    accountant.spend(SampledGaussianCost(0.1, 3.0))
+    parts = [PureCost(0.2), GaussianCost(0.2), SampledGaussianCost(0.1, 3.0)]
+    total = accountant.spent().epsilon
+    assert max(part.epsilon(1e-6) for part in parts) < total < sum(part.epsilon(1e-6) for part in parts)
+
+
+def test_one_neighbour_relation_for_each_ledger():
+    accountant = PrivacyAccountant()
+    accountant.spend(PureCost(0.1), neighbours="replace_one")
+    with pytest.raises(ValueError, match="'replace_one'.*one accountant for each"):
+        accountant.spend(PureCost(0.1))
+    assert len(accountant) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": 0}, "epsilon=0"),
+        ({"epsilon": -1}, "epsilon=-1"),
+        ({"epsilon": float("nan")}, "epsilon=nan"),
+        ({"delta": 1}, "delta=1"),
+        ({"delta": -0.1}, "delta=-0.1"),
+        ({"composition": "best"}, "'rdp', 'basic', 'gdp'"),
+    ],
+)
+def test_bad_ceilings_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        PrivacyAccountant(**arguments)
+
+
+# -- one ledger behind every copy ---------------------------------------------------------------------
+
+
+def test_every_way_to_copy_reaches_the_same_ledger():
+    accountant = PrivacyAccountant(epsilon=5.0)
+    model = DPLogisticRegression(accountant=accountant)
+    copies = [
+        copy.copy(accountant),
+        copy.deepcopy(accountant),
+        clone(accountant, safe=False),
+        clone(model).accountant,
+        copy.deepcopy(model).accountant,
+        pickle.loads(pickle.dumps(accountant)),
+        pickle.loads(pickle.dumps(model)).accountant,
+    ]
+    for other in copies:
+        assert other is accountant
+        other.spend(GaussianCost(0.01))
+    assert len(accountant) == len(copies)
+    assert not hasattr(accountant, "get_params")
+
+
+def test_what_it_prints_and_hashes_to_does_not_change_with_spends():
+    accountant = PrivacyAccountant(epsilon=5.0)
+    before = repr(accountant), joblib.hash(accountant), pickle.dumps(accountant)
+    accountant.spend(PureCost(0.1))
+    assert (repr(accountant), joblib.hash(accountant), pickle.dumps(accountant)) == before
+
+
+def test_in_another_interpreter_it_prints_and_refuses_to_spend():
+    accountant = PrivacyAccountant(epsilon=5.0)
+    code = (
+        "import pickle, sys; from dpskl import LedgerNotFoundError; from dpskl.accounting import PureCost\n"
+        "accountant = pickle.load(sys.stdin.buffer); print(repr(accountant))\n"
+        "try: accountant.spend(PureCost(0.1))\n"
+        "except LedgerNotFoundError as error: print('refused:', error)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(accountant), capture_output=True, check=True)
+    printed = run.stdout.decode()
+    assert repr(accountant) in printed
+    assert "refused:" in printed
+    assert len(accountant) == 0
+
+
+def _spend_in_fork(accountant, queue):
+    try:
+        accountant.spend(PureCost(0.1))
+        queue.put("spent")
+    except LedgerNotFoundError:
+        queue.put("refused")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_refuses_to_spend():
+    """It has a copy of the ledger in its memory, and a spend there would be lost to everybody else."""
+    if "fork" not in multiprocessing.get_all_start_methods():
+        pytest.skip("this platform does not fork")
+    context = multiprocessing.get_context("fork")
+    accountant, queue = PrivacyAccountant(), context.Queue()
+    child = context.Process(target=_spend_in_fork, args=(accountant, queue))
+    child.start()
+    assert queue.get(timeout=30) == "refused"
+    child.join()
+    assert len(accountant) == 0
+
+
+def test_racing_threads_never_exceed_the_ceiling():
+    accountant = PrivacyAccountant(epsilon=5.0, delta=0)
+    granted = []
+
+    def spend_often():
+        for _ in range(100):
+            try:
+                accountant.spend(PureCost(0.1))
+            except BudgetExceededError:
+                continue
+            granted.append(1)
+
+    threads = [threading.Thread(target=spend_often) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(granted) == len(accountant) == 50
+    assert [entry.index for entry in accountant.entries()] == list(range(50))
+
+
+# -- the report -----------------------------------------------------------------------------------------
+
+
+def test_report_and_entries():
+    accountant = PrivacyAccountant(epsilon=5.0)
+    accountant.spend(ONE, label="pilot", solver="gd", estimator="DPLogisticRegression", n_samples=100)
+    accountant.spend(PureCost(0.5), is_seeded=True)
+    entry = accountant.entries()[0]
+    assert (entry.label, entry.solver, entry.n_samples, entry.cost) == ("pilot", "gd", 100, ONE)
+    report = accountant.report()
+    text = str(report)
+    for words in ("2 spends", "pilot", "n=100", "NO GUARANTEE HOLDS", "presumes"):
+        assert words in text
+    data = json.loads(json.dumps(report.to_dict()))
+    assert data["epsilon"] == pytest.approx(accountant.spent().epsilon)
+    assert data["holds"] is False
+    assert len(data["entries"]) == 2
+    assert json.loads(json.dumps(PrivacyAccountant().report().to_dict()))["ceiling"]["epsilon"] == "inf"
