@@ -35,7 +35,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0, help="seed of the first split; the noise has none")
     parser.add_argument("--jobs", type=int, default=1, help="processes, each with --threads BLAS threads")
-    add_common_options(parser)
+    add_common_options(parser, NAME)
     options = parser.parse_args()
     if options.quick:
         smallest = [name for name in options.data if name == "bank"]
@@ -63,7 +63,7 @@ def main() -> None:
         "protocol": {"delta": DELTA, **vars(protocol), "jobs": options.jobs},
         "cells": run_cells(cells, protocol, options.jobs),
     }
-    write_result(NAME, options.quick, document)
+    write_result(options.name, options.quick, document)
     print(report(document))
 
 

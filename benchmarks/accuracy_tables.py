@@ -53,8 +53,7 @@ class Result:
     def __init__(self, document: dict[str, Any]) -> None:
         self.protocol = document["protocol"]
         self.cells = {
-            (Place(cell["data"], cell["model"], cell["epsilon"]), cell["solver"]): cell
-            for cell in document["cells"]
+            (Place(cell["data"], cell["model"], cell["epsilon"]), cell["solver"]): cell for cell in document["cells"]
         }
         self.solvers = _in_order(solver for _, solver in self.cells)
         self.rows = _in_order(place[:2] for place, _ in self.cells)
@@ -78,8 +77,8 @@ def report(document: dict[str, Any]) -> str:
     p = result.protocol
     parts = [
         f"Test accuracy in percent, untuned defaults, delta = {p['delta']:g}; {p['folds']} folds x "
-        f"{p['repeats']} splits = {p['folds'] * p['repeats']} fits a cell. In brackets the standard error, fits "
-        "taken as independent although they share records. Differences are ours minus theirs.",
+        f"{p['repeats']} splits = {p['folds'] * p['repeats']} fits a cell. In brackets the standard error, "
+        "fits taken as independent although they share records. Differences are ours minus theirs.",
         *(_solver_table(result, solver) for solver in result.solvers),
         _best_table(result),
         _gaps(result),
@@ -96,8 +95,8 @@ def _in_order(items: Iterable[Any]) -> list[Any]:
 def _combined_error(ours: Ours, reference: dict[str, Any]) -> float:
     """Return the standard error of ours minus reference.
 
-    The reference's own error is not known cell by cell: its fits are taken to scatter as ours do, and the error
-    to be at most what was stated for the whole column.
+    The reference's own error is not known cell by cell: its fits are taken to scatter as ours do, and the
+    error to be at most what was stated for the whole column.
     """
     other = ours.error * sqrt(ours.fits / reference["fits"])
     return hypot(ours.error, min(other, reference["largest_error"] or other))
@@ -108,7 +107,7 @@ def _verdict(difference: float, error: float) -> str:
         return "no error known"
     if abs(difference) <= 2 * error:
         return "within"
-    return "better" if difference > 0 else "WORSE"
+    return "better" if difference > 0 else "worse"
 
 
 def _line(result: Result, row: tuple[str, str], entry: Any) -> list[str]:
@@ -157,8 +156,8 @@ def _solver_table(result: Result, solver: str) -> str:
     if reference:
         counts = ", ".join(f"{verdicts.count(word)} {word}" for word in _in_order(sorted(verdicts)))
         parts.append(
-            f"Reference {reference['name']}: {reference['protocol']}. Within means within two standard errors of "
-            "the difference, the reference's fits taken to scatter as ours. "
+            f"Reference {reference['name']}: {reference['protocol']}. Within means within two standard errors "
+            "of the difference, the reference's fits taken to scatter as ours do. "
             f"Of {len(verdicts)} cells: {counts}."
         )
     return "\n\n".join(parts)
@@ -179,8 +178,8 @@ def _best_table(result: Result) -> str:
     header = ["data, model", "non-private", *(f"{epsilon:g}" for epsilon in result.epsilons)]
     return (
         "### The best of these solvers, and its difference to the best tuned peer\n\n"
-        "The peers were tuned on held-out folds without paying for it, so their cells are optimistic; choosing our "
-        f"best solver in each cell is optimistic too.\n\n{markdown(header, rows)}"
+        "The peers were tuned on held-out folds without paying for it, so their cells are optimistic; choosing "
+        f"our best solver in each cell is optimistic too.\n\n{markdown(header, rows)}"
     )
 
 
@@ -195,9 +194,7 @@ def _gaps(result: Result) -> str:
             if accuracy - ours.mean > LARGE_GAP:
                 closed = "yes" if accuracy - best.mean <= LARGE_GAP else "no"
                 gap = f"{accuracy - ours.mean:.2f}"
-                rows.append(
-                    [place.title, f"{epsilon:g}", solver, ours, f"{name} {accuracy:.2f}", gap, closed]
-                )
+                rows.append([place.title, f"{epsilon:g}", solver, ours, f"{name} {accuracy:.2f}", gap, closed])
     header = ["data, model", "epsilon", "solver", "ours", "behind", "gap", "closed by another solver"]
     title = f"### Gaps above {LARGE_GAP} points"
     return f"{title}\n\n{markdown(header, rows) if rows else 'None.'}"
@@ -214,9 +211,7 @@ def _rivals(place: Place, solver: str) -> Iterable[tuple[str, float]]:
 def _seconds(result: Result) -> str:
     rows = []
     for data, solver in product(_in_order(data for data, _ in result.rows), result.solvers):
-        cells = [
-            cell for (place, name), cell in result.cells.items() if place.data == data and name == solver
-        ]
+        cells = [cell for (place, name), cell in result.cells.items() if place.data == data and name == solver]
         times = sorted(fit["seconds"] for cell in cells for fit in cell["fits"])
         if times:
             spread = (times[len(times) // 2], times[0], times[-1])

@@ -78,7 +78,7 @@ def available(names: Iterable[str]) -> list[str]:
 def _git(*arguments: str) -> str:
     command = ["git", "--no-optional-locks", "-C", str(ROOT), *arguments]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return ""
 
@@ -100,7 +100,7 @@ def load_average() -> list[float] | None:
 def describe_run() -> dict[str, Any]:
     """Return what a reader needs to judge or repeat a run; call it where the thread limit is in force."""
     script = Path(sys.argv[0]).name
-    revision = _git("rev-parse", "HEAD") or "unknown"
+    revision = _git("rev-parse", "HEAD").strip() or "unknown"
     modules = {"numpy": np, "scipy": scipy, "scikit-learn": sklearn, "joblib": joblib, "dpskl": dpskl}
     blas = [
         {key: pool[key] for key in ("prefix", "version", "architecture", "num_threads") if key in pool}
@@ -111,7 +111,9 @@ def describe_run() -> dict[str, Any]:
         "command": shlex.join(["python", f"benchmarks/{script}", *sys.argv[1:]]),
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "git_revision": revision,
-        "git_changed_files": _git("status", "--porcelain", "--", "dpskl", "benchmarks").splitlines(),
+        "git_changed_files": [
+            line[3:] for line in _git("status", "--porcelain", "--", "dpskl", "benchmarks/*.py").splitlines()
+        ],
         "machine": {
             "cpu": _cpu_model(),
             "cores": os.cpu_count(),
@@ -126,8 +128,9 @@ def describe_run() -> dict[str, Any]:
     }
 
 
-def add_common_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--threads`` and ``--quick``."""
+def add_common_options(parser: argparse.ArgumentParser, name: str) -> None:
+    """Add ``--name``, ``--threads`` and ``--quick``."""
+    parser.add_argument("--name", default=name, help=f"results go to benchmarks/results/NAME.json ({name})")
     parser.add_argument("--threads", type=int, default=1, help="BLAS threads of each process (default 1)")
     parser.add_argument("--quick", action="store_true", help="a smoke run whose figures mean nothing")
 
@@ -143,10 +146,22 @@ def write_result(name: str, quick: bool, document: dict[str, Any]) -> Path:
     path = result_path(name, quick)
     path.parent.mkdir(exist_ok=True)
     draft = path.with_suffix(".draft.tmp")
-    draft.write_text(json.dumps(document, indent=1) + "\n")
+    draft.write_text(_dump(document))
     draft.replace(path)
     print(f"\nwritten: {path.relative_to(ROOT)}", file=sys.stderr)
     return path
+
+
+def _dump(document: dict[str, Any]) -> str:
+    """Return JSON with one line for each item of a list of records, so that files stay short and diff well."""
+    parts = []
+    for key, value in document.items():
+        if isinstance(value, list):
+            text = "[\n  " + ",\n  ".join(json.dumps(item) for item in value) + "\n ]"
+        else:
+            text = json.dumps(value, indent=1).replace("\n", "\n ")
+        parts.append(f" {json.dumps(key)}: {text}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 def read_result(name: str, quick: bool = False) -> dict[str, Any] | None:

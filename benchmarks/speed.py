@@ -32,7 +32,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=tuple(PARTS))
     parser.add_argument("--repetitions", type=int, default=100, help="of iterations and losses (default 100)")
     parser.add_argument("--fits", type=int, default=9, help="repetitions of whole fits (default 9)")
-    add_common_options(parser)
+    add_common_options(parser, NAME)
     options = parser.parse_args()
     if options.quick:
         options.repetitions, options.fits = 7, 1
@@ -59,7 +59,7 @@ def main() -> None:
         "protocol": {"repetitions": options.repetitions, "fits": options.fits, "threads": options.threads},
         "comparisons": comparisons,
     }
-    write_result(NAME, options.quick, document)
+    write_result(options.name, options.quick, document)
     print(report(document))
 
 
@@ -78,8 +78,8 @@ def report(document: dict[str, Any]) -> str:
     protocol = document["protocol"]
     return (
         f"Medians of {protocol['repetitions']} interleaved repetitions ({protocol['fits']} of whole fits), "
-        f"{protocol['threads']} BLAS thread(s); quartiles are those of the ratios of neighbouring repetitions.\n\n"
-        + markdown(header, rows)
+        f"{protocol['threads']} BLAS thread(s); quartiles are those of the ratios of neighbouring "
+        f"repetitions.\n\n{markdown(header, rows)}"
     )
 
 

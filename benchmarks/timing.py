@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 
-def interleave(
-    tasks: Mapping[str, Callable[[], Any]], repetitions: int, warm_ups: int = 1
-) -> dict[str, list[float]]:
+def interleave(tasks: Mapping[str, Callable[[], Any]], repetitions: int, warm_ups: int = 1) -> dict[str, list[float]]:
     """Return the seconds of every repetition of every task, run in turn after ``warm_ups`` rounds."""
     seconds: dict[str, list[float]] = {name: [] for name in tasks}
     for _ in range(warm_ups):
@@ -58,5 +56,9 @@ def comparison(
         "target": target,
         "passed": passed,
         "median_seconds": {"ours": float(np.median(ours)), "baseline": float(np.median(baseline))},
-        "seconds": {"ours": ours, "baseline": baseline},
+        "seconds": {"ours": _rounded(ours), "baseline": _rounded(baseline)},
     }
+
+
+def _rounded(seconds: list[float]) -> list[float]:
+    return [round(value, 7) for value in seconds]

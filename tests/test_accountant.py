@@ -111,7 +111,7 @@ def test_mixtures_are_totalled():
 def test_one_neighbour_relation_for_each_ledger():
     accountant = PrivacyAccountant()
     accountant.spend(PureCost(0.1), neighbours="replace_one")
-    with pytest.raises(ValueError, match="'replace_one'.*one accountant for each"):
+    with pytest.raises(ValueError, match=r"'replace_one'.*one accountant for each"):
         accountant.spend(PureCost(0.1))
     assert len(accountant) == 1
 

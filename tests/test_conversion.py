@@ -49,9 +49,7 @@ def test_gaussian_delta_agrees_with_direct_evaluation_and_is_continuous(mu):
         assert gaussian_delta(mu, epsilon) == pytest.approx(direct, rel=1e-9, abs=1e-13)
     edge = mu * mu / 2 - 5.0 * mu  # the two formulas meet here
     if edge > 0:
-        assert gaussian_delta(mu, edge * (1 - 1e-9)) == pytest.approx(
-            gaussian_delta(mu, edge * (1 + 1e-9)), rel=1e-6
-        )
+        assert gaussian_delta(mu, edge * (1 - 1e-9)) == pytest.approx(gaussian_delta(mu, edge * (1 + 1e-9)), rel=1e-6)
 
 
 def test_gaussian_delta_for_tiny_mu_agrees_with_the_general_formula():
@@ -156,14 +154,10 @@ def _mixture_moment(q, sigma, alpha, removal):
     x = np.linspace(-40, 40 + alpha * mu, 400_001)
     log_ratio = np.logaddexp(np.log1p(-q), np.log(q) + mu * x - mu * mu / 2)
     power = alpha if removal else 1 - alpha
-    return math.log(np.exp(power * log_ratio - x * x / 2).sum() * (x[1] - x[0]) / math.sqrt(2 * math.pi)) / (
-        alpha - 1
-    )
+    return math.log(np.exp(power * log_ratio - x * x / 2).sum() * (x[1] - x[0]) / math.sqrt(2 * math.pi)) / (alpha - 1)
 
 
-@pytest.mark.parametrize(
-    ("q", "sigma", "alpha"), [(0.01, 1.0, 8), (0.1, 3.3, 20), (0.5, 0.7, 3), (1e-3, 0.5, 2)]
-)
+@pytest.mark.parametrize(("q", "sigma", "alpha"), [(0.01, 1.0, 8), (0.1, 3.3, 20), (0.5, 0.7, 3), (1e-3, 0.5, 2)])
 def test_sampled_gaussian_curve_is_exact_and_covers_both_directions(q, sigma, alpha):
     value = sampled_gaussian_rdp(q, sigma, alpha)
     assert value == pytest.approx(_mixture_moment(q, sigma, alpha, True), rel=1e-6)

@@ -148,9 +148,7 @@ def test_curves_are_consistent_with_the_profiles(cost):
 
 def test_single_profiles_have_their_closed_forms():
     for epsilon in (0.0, 0.3, 0.69):
-        assert PureCost(0.7).delta(epsilon) == pytest.approx(
-            (math.exp(0.7) - math.exp(epsilon)) / (1 + math.exp(0.7))
-        )
+        assert PureCost(0.7).delta(epsilon) == pytest.approx((math.exp(0.7) - math.exp(epsilon)) / (1 + math.exp(0.7)))
         assert LaplaceCost(2.0).delta(epsilon / 2) == pytest.approx(1 - math.exp((epsilon / 2 - 0.5) / 2))
     assert PureCost(0.7).delta(0.7) == 0.0
     assert PureCost(0.7).epsilon(0.0) == 0.7
@@ -177,9 +175,7 @@ def test_bounded_range_profile_is_the_supremum_over_two_point_laws(length):
         )
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "removal"), [(0.05, 0.0261436630), (0.1, 0.0184719307), (0.5, 0.00203253692)]
-)
+@pytest.mark.parametrize(("epsilon", "removal"), [(0.05, 0.0261436630), (0.1, 0.0184719307), (0.5, 0.00203253692)])
 def test_sampled_gaussian_reference_values(epsilon, removal):
     assert SampledGaussianCost(0.1, 1.0).delta(epsilon) == pytest.approx(removal, rel=5e-9)
 
@@ -290,9 +286,7 @@ def test_compose_gives_closed_forms_where_exact():
     assert compose([]) == PureCost(0.0)
     single = SampledGaussianCost(0.1, 1.0)
     assert compose([single]) is single
-    assert compose([(GaussianCost(0.3), 16), GaussianCost(0.5, 0.1)]) == GaussianCost(
-        math.sqrt(16 * 0.09 + 0.25), 0.1
-    )
+    assert compose([(GaussianCost(0.3), 16), GaussianCost(0.5, 0.1)]) == GaussianCost(math.sqrt(16 * 0.09 + 0.25), 0.1)
     assert compose([ZCDPCost(0.1), (ZCDPCost(0.2), 2)]) == ZCDPCost(0.5)
     assert compose([(PureCost(0.0), 5), single, (single, 0)]) is single
     nested = compose([compose([PureCost(0.1), single]), (compose([PureCost(0.1), ZCDPCost(0.1)]), 3)])
@@ -349,9 +343,7 @@ def test_shifts_are_taken_out_of_mixed_compositions():
 
 def test_gaussian_parts_of_a_mixture_merge():
     many = compose([(GaussianCost(0.1), 400), (PureCost(0.05), 10)])
-    assert many.epsilon(1e-6) == pytest.approx(
-        compose([GaussianCost(2.0), (PureCost(0.05), 10)]).epsilon(1e-6)
-    )
+    assert many.epsilon(1e-6) == pytest.approx(compose([GaussianCost(2.0), (PureCost(0.05), 10)]).epsilon(1e-6))
     assert many.epsilon(1e-6) >= gaussian_epsilon(2.0, 1e-6)
 
 

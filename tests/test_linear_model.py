@@ -230,14 +230,14 @@ def test_bad_data_is_refused_before_anything_is_spent(case):
 def test_one_class_without_declared_classes_is_refused():
     X, y = data()
     accountant = PrivacyAccountant()
-    with pytest.raises(ValueError, match="one class only.*classes="):
+    with pytest.raises(ValueError, match=r"one class only.*classes="):
         DPLogisticRegression(accountant=accountant).fit(X, np.ones(len(y)))
     assert len(accountant) == 0
 
 
 def test_hinge_is_refused_by_objective_perturbation_with_a_remedy():
     accountant = PrivacyAccountant()
-    with pytest.raises(ValueError, match="kink.*DPHuberSVC.*choose solver='gd'"):
+    with pytest.raises(ValueError, match=r"kink.*DPHuberSVC.*choose solver='gd'"):
         quiet(DPLinearSVC, "objective_perturbation", accountant=accountant).fit(*data())
     assert len(accountant) == 0
 

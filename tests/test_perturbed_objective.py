@@ -123,12 +123,18 @@ def test_replace_one_law_stays_below_the_stated_profile(loss):
 
 
 def calibrated(loss=None, **changes):
-    settings = dict(
-        row_norm=1.0, ridge=10.0, n_outputs=1, n_samples=1000, n_features=5, intercept=False, epsilon=1.0,
-        delta=1e-6, neighbours="add_remove",
-    )  # fmt: skip
-    settings.update(changes)
-    return calibrate_perturbed_objective(loss or Logistic(), **settings)
+    settings = {
+        "row_norm": 1.0,
+        "ridge": 10.0,
+        "n_outputs": 1,
+        "n_samples": 1000,
+        "n_features": 5,
+        "intercept": False,
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "neighbours": "add_remove",
+    }
+    return calibrate_perturbed_objective(loss or Logistic(), **{**settings, **changes})
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ LAYOUTS = {
     "csr64": lambda X: sp.csr_array(X),
     "csr32": lambda X: sp.csr_array(X.astype(np.float32)),
     "csr_int64": lambda X: sp.csr_matrix(
-        (sp.csr_array(X).data, sp.csr_array(X).indices.astype(np.int64), sp.csr_array(X).indptr.astype(np.int64)), X.shape
+        (sp.csr_array(X).data, sp.csr_array(X).indices.astype(np.int64), sp.csr_array(X).indptr.astype(np.int64)),
+        X.shape,
     ),
 }
 CASES = {
@@ -73,9 +74,7 @@ def test_first_order_kernels_equal_per_record_sums(layout, case, intercept):
     direction = rng.normal(size=weights.shape)
     steps = [0.0, 0.1, 1.0, 3.0]
     for cap in (np.inf, 0.8):
-        direct = [
-            np.minimum(problem.losses(design @ (weights - step * direction)), cap).sum() for step in steps
-        ]
+        direct = [np.minimum(problem.losses(design @ (weights - step * direction)), cap).sum() for step in steps]
         along = problem.losses_along(scores, problem.scores(direction), steps, cap)
         np.testing.assert_allclose(along, direct, rtol=1e-10)
 

@@ -50,9 +50,7 @@ def test_gradient_sum_moves_by_at_most_its_sensitivity(case, clip_norm):
             weights[:] = 0
             weights[0] = 1e6 if n_outputs == 1 else np.r_[1e6, -1e6, np.zeros(n_outputs - 2)]
         rest, first, last = np.arange(1, n), np.arange(n), np.r_[1:n, n]
-        sums = [
-            gradient_sum(X[rows], codes[rows], loss, n_classes, weights, clip_norm) for rows in (rest, first, last)
-        ]
+        sums = [gradient_sum(X[rows], codes[rows], loss, n_classes, weights, clip_norm) for rows in (rest, first, last)]
         worst["add_remove"] = max(worst["add_remove"], np.linalg.norm(sums[1] - sums[0]))
         worst["replace_one"] = max(worst["replace_one"], np.linalg.norm(sums[2] - sums[1]))
     for neighbours, distance in worst.items():

@@ -77,7 +77,7 @@ def test_every_draw_is_what_was_charged(solver, delta, n_classes, neighbours):
         assert len(scales) == 7
         assert len(set(scales)) == 1
         mu_step = changed * largest / 3 / scales[0]
-        (question, count), = plan.questions
+        ((question, count),) = plan.questions
         if isinstance(question, HiddenDescent):
             ridge, smoothness, step = 1.0, 500 * 0.25 * row**2, 0.5 / 500
             c = max(abs(1 - step * ridge), abs(1 - step * (ridge + smoothness)))

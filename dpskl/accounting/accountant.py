@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from math import inf, isnan, sqrt
 from typing import Any, NamedTuple
 
-from dpskl.accounting.costs import Cost, compose
 from dpskl._version import __version__
 from dpskl.accounting.conversion import gaussian_epsilon
+from dpskl.accounting.costs import Cost, compose
 from dpskl.accounting.filters import BasicFilter, Filter, FilterRefusal, GDPFilter, RDPFilter
 from dpskl.exceptions import BudgetExceededError, LedgerNotFoundError
 
@@ -100,12 +100,15 @@ class PrivacyReport:
 
     def __str__(self) -> str:
         lines = [
-            f"{len(self.entries)} spends, together epsilon = {self.spent.epsilon:.6g} at delta = {self.spent.delta:.6g}",
+            f"{len(self.entries)} spends, together epsilon = {self.spent.epsilon:.6g} "
+            f"at delta = {self.spent.delta:.6g}",
             f"ceiling epsilon = {self.ceiling.epsilon:.6g} at delta = {self.ceiling.delta:.6g} "
             f"by {self.composition!r} composition, neighbours {self.neighbours or 'not fixed yet'}",
         ]
         if len({entry.cost for entry in self.entries}) > 1:
-            lines.append("the total presumes that no cost was chosen after looking at earlier results; the ceiling does not")
+            lines.append(
+                "the total presumes that no cost was chosen after looking at earlier results; the ceiling does not"
+            )
         if any(entry.is_seeded for entry in self.entries):
             lines.append("NO GUARANTEE HOLDS for entries marked 'seeded': their noise can be reproduced")
         for entry in self.entries:
@@ -311,8 +314,8 @@ class PrivacyAccountant:
         except FilterRefusal as refusal:
             own = cost.epsilon(self.delta)
             raise BudgetExceededError(
-                f"{cost!r}, by itself epsilon = {own:.6g} at delta = {self.delta:g}, exceeds what is left of the ceiling "
-                f"epsilon = {self.epsilon:g}: {refusal}. Nothing was charged and no data were used; ask for a "
+                f"{cost!r}, by itself epsilon = {own:.6g} at delta = {self.delta:g}, exceeds what is left of the "
+                f"ceiling epsilon = {self.epsilon:g}: {refusal}. Nothing was charged and no data were used; ask for a "
                 "smaller epsilon or raise the ceiling"
             ) from refusal
 

@@ -72,7 +72,7 @@ def project_to_ball(weights: Array, radius: float) -> Array:
 
 @dataclass(frozen=True)
 class HiddenDescent(Mechanism):
-    r"""Run ``w <- project(w - step (sum_i clip(grad_i) + ridge w + N(0, noise_scale^2 I)))`` and release the last ``w``.
+    r"""Run ``w <- project(w - step (sum_i clip(grad_i) + ridge w + N(0, noise_scale^2 I)))``, release the last ``w``.
 
     Parameters
     ----------

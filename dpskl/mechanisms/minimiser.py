@@ -51,9 +51,7 @@ def rounding_bound(
     """
     depth = summation_depth(n_samples, n_features)
     return _UNIT * (
-        depth * slopes
-        + (n_features + 9) * curvatures * weight_norm
-        + 8 * (ridge * weight_norm + linear_norm)
+        depth * slopes + (n_features + 9) * curvatures * weight_norm + 8 * (ridge * weight_norm + linear_norm)
     )
 
 

@@ -1,11 +1,12 @@
 r"""Objective perturbation: the minimiser of an objective with a random linear term.
 
-``w = argmin_w sum_i l_i(w) + ridge ||w||^2 / 2 + b . w``. The map from ``w`` to ``b`` is a bijection, so the law of
-``w`` is that of ``b`` times the determinant of the Hessian. With rows of norm at most ``R``: ``||grad l_i|| <= L = G R``,
-one record multiplies the determinant by at most ``1 + B / ridge``, ``B = sup phi'' R^2``, and ``a = log(1 + B / ridge)``.
+``w = argmin_w sum_i l_i(w) + ridge ||w||^2 / 2 + b . w``. The map from ``w`` to ``b`` is a bijection, so the law
+of ``w`` is that of ``b`` times the determinant of the Hessian. With rows of norm at most ``R``:
+``||grad l_i|| <= L = G R``, and one record multiplies the determinant by at most ``1 + B / ridge``,
+``B = sup phi'' R^2``. Write ``a = log(1 + B / ridge)``.
 
-What a computer finds is only close to the minimiser, ``||w~ - w|| <= tolerance / ridge``, so noise covers the difference:
-given ``w``, the means of the two releases lie at most ``2 tolerance / ridge`` apart.
+What a computer finds is only close to the minimiser, ``||w~ - w|| <= tolerance / ridge``, so noise covers the
+difference: given ``w``, the means of the two releases lie at most ``2 tolerance / ridge`` apart.
 """
 
 from __future__ import annotations
@@ -70,11 +71,11 @@ class PerturbedObjective(Mechanism):
     * Pure (Chaudhuri, Monteleoni & Sarwate 2011, with the constants of a rank-one Hessian): each output costs
       ``c L / linear_scale + a + m``, with ``c = 1`` for add_remove and 2 for replace_one; the determinant term
       is not doubled, since ``det(H + z) / det(H + z') <= 1 + B / ridge``.
-    * Gaussian, add_remove: ``delta(epsilon) = H(sqrt(K (t^2 + m^2)), epsilon - K a)`` for every real epsilon, ``H`` the curve
-      of the Gaussian mechanism. It needs a loss whose slope has one sign and gradients along a fixed
+    * Gaussian, add_remove: ``delta(epsilon) = H(sqrt(K (t^2 + m^2)), epsilon - K a)`` for every real epsilon,
+      ``H`` the curve of the Gaussian mechanism. It needs a loss whose slope has one sign and gradients along a fixed
       direction (margin losses of linear models). The logarithm is paid once for each output.
-    * Gaussian, replace_one: ``e^a H(2 sqrt(t^2 + m^2), epsilon - a)`` for ``epsilon >= a``, by group privacy through the data
-      set without the record; several outputs are composed as (epsilon / K, delta / K) each.
+    * Gaussian, replace_one: ``e^a H(2 sqrt(t^2 + m^2), epsilon - a)`` for ``epsilon >= a``, by group privacy
+      through the data set without the record; several outputs are composed as (epsilon / K, delta / K) each.
 
     Preconditions: ``ridge > 0`` fixed beforehand on every coordinate; a convex loss with Lipschitz gradient; all
     scales public. The certificate cannot fail short of a bug: a fit that raises for lack of convergence, made
@@ -164,7 +165,8 @@ def _public_tolerance(
     """Return a tolerance ten times above the rounding that any data set can cause while ``||b|| <= linear_norm``.
 
     Where rounding leaves room it is small on the scale of one record's gradient ``L`` and of a penalty's
-    gradient ``ridge / L``, so that nothing changes when rows and ``data_norm`` are scaled together. At the minimiser ``J(w) <= J(0) = n phi(0)``, so ``||w|| <= sqrt(2 n phi(0) / ridge) + 2 ||b|| / ridge``.
+    gradient ``ridge / L``, so that nothing changes when rows and ``data_norm`` are scaled together. At the
+    minimiser ``J(w) <= J(0) = n phi(0)``, so ``||w|| <= sqrt(2 n phi(0) / ridge) + 2 ||b|| / ridge``.
     """
     weight_norm = sqrt(2 * n_samples * loss_at_zero / ridge) + 2 * linear_norm / ridge
     rounding = _rounding(n_samples, n_features, L, B, ridge, weight_norm, linear_norm)

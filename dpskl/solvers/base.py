@@ -101,7 +101,7 @@ class Plan:
         return tuple(mechanism.describe(count) for mechanism, count in self.questions)
 
 
-class Solver(BaseEstimator, ABC):  # type: ignore[misc]
+class Solver(BaseEstimator, ABC):
     """A way to spend a privacy budget on the weights of a linear classifier.
 
     Subclasses set ``name``, which registers them, and follow scikit-learn's contract for parameters: the

@@ -54,8 +54,8 @@ class GradientDescent(Solver):
         time and no privacy, since the noise is calibrated for all of them.
     step_size : float or None, default=None
         Step on the *mean* of the losses. ``None``: what makes the total time ``max_iter * step / (1 - momentum)``
-        equal to ``700 mu n / (p row_norm^2)``, ``p`` the number of weights and ``mu`` the Gaussian privacy parameter of the
-        budget (halved for replace_one), but at most ``(1 + momentum)`` over the smoothness of one record. Along the
+        equal to ``700 mu n / (p row_norm^2)``, ``p`` the number of weights and ``mu`` the Gaussian privacy parameter of
+        the budget (halved for replace_one), but at most ``(1 + momentum)`` over the smoothness of one record. Along the
         path the noise grows with ``p time / (mu n)`` relative to the signal, so this stops where they balance:
         early stopping is the regulariser.
     clip_norm : float or None, default=None
@@ -179,7 +179,7 @@ class GradientDescent(Solver):
 
     def _check_parameters(self) -> None:
         def positive(value: Any) -> bool:
-            return isinstance(value, Real) and not isinstance(value, bool) and 0 < value < inf
+            return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < inf
 
         is_count = isinstance(self.max_iter, Integral) and not isinstance(self.max_iter, bool)
         if not (self.max_iter is None or (is_count and self.max_iter >= 1)):

@@ -1,0 +1,216 @@
+"""One fit, room by room, and prediction: what all estimators share."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from dpskl.accounting import TokenPool
+from dpskl.curator import Curator
+from dpskl.guarantee import PrivacyGuarantee
+from dpskl.losses import MarginLoss
+from dpskl.mechanisms.noise import make_noise
+from dpskl.problem import Problem
+from dpskl.solvers import Plan, PublicFacts, make_solver
+from dpskl.validation import (
+    check_parameters,
+    encode_labels,
+    find_data_norm,
+    validate_rows,
+    validate_training_data,
+    warn_of_weak_claims,
+)
+
+__all__ = ["PrivateLinearClassifier"]
+
+# Value of the constant column as a multiple of data_norm. Its square is what an intercept adds to the squared
+# sensitivity, its inverse square what it adds to the penalty of the intercept.
+_INTERCEPT_RATIO = 0.3
+
+
+class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
+    """Parameters, ``fit`` and ``predict`` of every estimator; subclasses name their loss."""
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        delta=1e-6,
+        *,
+        solver="objective_perturbation",
+        C=1.0,
+        fit_intercept=True,
+        data_norm=1.0,
+        classes=None,
+        neighbours="add_remove",
+        accountant=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.epsilon = epsilon
+        self.delta = delta
+        self.solver = solver
+        self.C = C
+        self.fit_intercept = fit_intercept
+        self.data_norm = data_norm
+        self.classes = classes
+        self.neighbours = neighbours
+        self.accountant = accountant
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _loss(self) -> MarginLoss:
+        raise NotImplementedError
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        try:
+            loss = self._loss()
+            tags.classifier_tags.poor_score = not make_solver(self.solver, loss).reaches_checks(loss, self.epsilon)
+        except Exception:  # tags are asked of any parameters; fit says what is wrong with them
+            tags.classifier_tags.poor_score = True
+        return tags
+
+    def fit(self, X, y):
+        """Fit the model, spending (epsilon, delta) once.
+
+        Everything that can be wrong is found before the accountant is charged, and it is charged before the
+        data are used.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Finite numbers. Dense float64 in either order, dense float32 and CSR are used without a copy.
+        y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data are unusable; the message says which, and what to do.
+        BudgetExceededError
+            If the accountant refuses. The data have not been used then.
+        """
+        self._check_parameters()
+        loss = self._loss()
+        solver = make_solver(self.solver, loss)
+        X, y = validate_training_data(self, X, y)
+        classes, codes = encode_labels(y, self.classes)
+        facts = self._public_facts(X, len(classes), loss)
+        plan = solver.plan(facts, float(self.epsilon), float(self.delta))
+        noise = make_noise(self.random_state)
+        warn_of_weak_claims(self, facts.n_samples)
+        guarantee = self._guarantee(plan, noise.is_secure)
+        if self.verbose:
+            print(guarantee)
+        self._charge(plan, solver.name, facts.n_samples, noise.is_secure)
+
+        problem_loss = solver.problem_loss(facts)
+        problem = Problem(
+            X,
+            problem_loss.encode(codes, len(classes)),
+            problem_loss,
+            data_norm=facts.data_norm,
+            intercept=facts.intercept,
+            n_outputs=facts.n_outputs,
+        )
+        weights = solver.run(Curator(problem, TokenPool(plan.tokens), noise), plan)
+
+        rows = weights.reshape(facts.n_weights, facts.n_outputs).T
+        self.coef_ = rows[:, : facts.n_features].copy()
+        self.intercept_ = rows[:, -1] * facts.intercept if self.fit_intercept else np.zeros(facts.n_outputs)
+        self.classes_ = classes
+        self.n_iter_ = plan.n_questions
+        self.privacy_guarantee_ = guarantee
+        self.effective_C_ = 1 / plan.ridge
+        self.data_norm_ = facts.data_norm
+        self.solver_ = solver
+        return self
+
+    def _check_parameters(self) -> None:
+        check_parameters(self)
+
+    def _public_facts(self, X: Any, n_classes: int, loss: MarginLoss) -> PublicFacts:
+        data_norm = find_data_norm(X, self.data_norm)
+        return PublicFacts(
+            n_samples=X.shape[0],
+            n_features=X.shape[1],
+            n_classes=n_classes,
+            data_norm=data_norm,
+            intercept=_INTERCEPT_RATIO * data_norm if self.fit_intercept else 0.0,
+            loss=loss,
+            neighbours=self.neighbours,
+            C=float(self.C),
+        )
+
+    def _charge(self, plan: Plan, solver: str, n_samples: int, is_secure: bool) -> None:
+        if self.accountant is None:
+            return
+        self.accountant.spend(
+            plan.cost,
+            neighbours=self.neighbours,
+            solver=solver,
+            estimator=type(self).__name__,
+            n_samples=n_samples,
+            is_seeded=not is_secure,
+        )
+
+    def _guarantee(self, plan: Plan, is_secure: bool) -> PrivacyGuarantee | None:
+        if self.epsilon == inf or self.data_norm is None:
+            return None
+        return PrivacyGuarantee(
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            neighbours=self.neighbours,
+            parts=plan.describe(),
+            public=(
+                "n (number of records)",
+                "number and names of features",
+                "classes" if self.classes is not None else "classes (read from y)",
+                "data_norm",
+                "all parameters",
+            ),
+            cost=plan.cost,
+            is_seeded=not is_secure,
+        )
+
+    # -- prediction -----------------------------------------------------------------------------------
+
+    def decision_function(self, X):
+        """Return the scores of the classes; rows longer than ``data_norm_`` are scaled down as in ``fit``.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For two classes, positive scores speak for ``classes_[1]``.
+        """
+        check_is_fitted(self)
+        X = validate_rows(self, X)
+        scores = Problem(X, None, None, data_norm=self.data_norm_).scores(self.coef_.T) + self.intercept_
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X):
+        """Return the label with the highest score.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
