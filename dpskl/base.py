@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dpskl.accounting import TokenPool
+from dpskl.accounting import Cost, GaussianCost, TokenPool
 from dpskl.curator import Curator
 from dpskl.guarantee import PrivacyGuarantee
 from dpskl.losses import MarginLoss
@@ -111,7 +111,9 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
         guarantee = self._guarantee(plan, noise.is_secure)
         if self.verbose:
             print(guarantee)
-        self._charge(plan, solver.name, facts.n_samples, noise.is_secure)
+        # what has no guarantee has no finite cost either
+        cost = plan.cost if guarantee is not None else GaussianCost(inf)
+        self._charge(cost, solver.name, facts.n_samples, noise.is_secure)
 
         problem_loss = solver.problem_loss(facts)
         problem = Problem(
@@ -151,11 +153,11 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
             C=float(self.C),
         )
 
-    def _charge(self, plan: Plan, solver: str, n_samples: int, is_secure: bool) -> None:
+    def _charge(self, cost: Cost, solver: str, n_samples: int, is_secure: bool) -> None:
         if self.accountant is None:
             return
         self.accountant.spend(
-            plan.cost,
+            cost,
             neighbours=self.neighbours,
             solver=solver,
             estimator=type(self).__name__,

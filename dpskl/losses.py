@@ -99,7 +99,9 @@ class MarginLoss(Loss):
         return each if each.ndim == 1 else each.sum(axis=1)
 
     def residuals(self, scores: Array, targets: Array) -> Array:
-        return targets * self.slope(targets * scores)
+        slopes = self.slope(targets * scores)
+        slopes *= targets
+        return slopes
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,8 @@ class Logistic(MarginLoss):
         return tail
 
     def slope(self, margins: Array) -> Array:
-        slopes = expit(-margins)
+        slopes = -margins
+        expit(slopes, out=slopes)
         return np.negative(slopes, out=slopes)
 
     def curvature(self, margins: Array) -> Array:
@@ -182,7 +185,8 @@ class HuberHinge(MarginLoss):
         return inside * inside / (4 * self.h) + np.maximum(1 - self.h - margins, 0)
 
     def slope(self, margins: Array) -> Array:
-        return -np.clip((1 + self.h - margins) / (2 * self.h), 0, 1)
+        slopes = (margins - (1 + self.h)) / (2 * self.h)
+        return np.clip(slopes, -1, 0, out=slopes)
 
     def curvature(self, margins: Array) -> Array:
         inside = (margins >= 1 - self.h) & (margins < 1 + self.h)

@@ -146,6 +146,17 @@ def row_norms(X: Any) -> Array:
     return np.sqrt(norms, out=norms)
 
 
+def _clip(residuals: Array, bounds: Array) -> None:
+    """Scale each residual down to a norm of at most its bound, in place."""
+    if residuals.ndim == 1:
+        np.minimum(residuals, bounds, out=residuals)
+        np.maximum(residuals, -bounds, out=residuals)
+    else:
+        norms = np.sqrt(np.einsum("ik,ik->i", residuals, residuals))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            residuals *= np.fmin(1, bounds / norms)[:, None]
+
+
 class Problem:
     """Bounded rows, targets and loss of one classification problem.
 
@@ -184,6 +195,7 @@ class Problem:
         self.n_samples, self.n_features = X.shape
         self.n_outputs = n_outputs
         self._rows = _Rows(X)
+        self._bounds: tuple[float, Array] | None = None
         norms = row_norms(X)
         # The computed norm can be short by a relative (d + 4) 2^-53: stay inside by more than that.
         slack = max(1e-12, (self.n_features + 4) * 2.0**-51)
@@ -260,22 +272,20 @@ class Problem:
         """
         assert self.loss is not None
         out = np.zeros(weights.shape)
+        bounds = None if clip_norm == inf else self._residual_bounds(clip_norm)
         for block in self._rows:
             residuals = self.loss.residuals(self._block_scores(block, weights), self._block_targets(block))
-            if clip_norm < inf:
-                self._clip(residuals, block, clip_norm)
+            if bounds is not None:
+                _clip(residuals, bounds[block.rows])
             self._add_adjoint(block, residuals, out)
         return out
 
-    def _clip(self, residuals: Array, block: _Block, clip_norm: float) -> None:
-        with np.errstate(divide="ignore"):
-            bound = clip_norm * (1 - 1e-12) / self.row_norms[block.rows]  # inf for rows of zeros
-        if residuals.ndim == 1:
-            np.clip(residuals, -bound, bound, out=residuals)
-        else:
-            size = np.sqrt(np.einsum("ik,ik->i", residuals, residuals))
-            with np.errstate(divide="ignore", invalid="ignore"):
-                residuals *= np.fmin(1, bound / size)[:, None]
+    def _residual_bounds(self, clip_norm: float) -> Array:
+        """Return ``clip_norm / ||row_i||``, kept from the last call: an iteration asks for the same again."""
+        if self._bounds is None or self._bounds[0] != clip_norm:
+            with np.errstate(divide="ignore"):
+                self._bounds = clip_norm, clip_norm * (1 - 1e-12) / self.row_norms  # inf for rows of zeros
+        return self._bounds[1]
 
     # -- along a ray ----------------------------------------------------------------------------------
 
@@ -386,7 +396,7 @@ class Problem:
         part.X = self.X[indices]
         part._rows = _Rows(part.X)
         part.n_samples = len(indices)
-        part._scale, part.row_norms = self._scale[indices], self.row_norms[indices]
+        part._scale, part.row_norms, part._bounds = self._scale[indices], self.row_norms[indices], None
         part.targets = None if self.targets is None else self.targets[indices]
         return part
 

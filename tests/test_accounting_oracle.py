@@ -45,7 +45,11 @@ def _oracle(parts, delta):
         relation.REPLACE_ONE if replaced else relation.ADD_OR_REMOVE_ONE, value_discretization_interval=1e-4
     )
     for cost, count in parts:
-        accountant.compose(_event(cost, count))
+        if replaced:  # its count of such an event is not honoured, so they are composed one by one
+            for _ in range(count):
+                accountant.compose(_event(cost, 1).event)
+        else:
+            accountant.compose(_event(cost, count))
     return accountant.get_epsilon(delta)
 
 

@@ -186,6 +186,7 @@ BAD_PARAMETERS = [
     ({"solver": GradientDescent(iterate="best")}, "iterate='best'"),
     ({"solver": GradientDescent(projection_radius=0)}, "projection_radius=0"),
     ({"solver": ObjectivePerturbation(ridge_share=1)}, "ridge_share=1"),
+    ({"solver": GradientDescent(step_size=1e6)}, "step_size=1e"),
 ]
 
 
@@ -273,6 +274,19 @@ def test_what_is_read_from_the_data_warns():
     assert model.data_norm is None
     assert model.data_norm_ == pytest.approx(np.linalg.norm(X, axis=1).max())
     assert model.privacy_guarantee_ is None
+
+
+@pytest.mark.parametrize("changes", [{"data_norm": None}, {"epsilon": float("inf")}])
+def test_what_has_no_guarantee_has_no_finite_cost(changes):
+    X, y = data()
+    open_end, ceiling = PrivacyAccountant(), PrivacyAccountant(epsilon=1e6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        quiet(DPLogisticRegression, "gd", accountant=open_end, **changes).fit(X, y)
+        with pytest.raises(BudgetExceededError):
+            quiet(DPLogisticRegression, "gd", accountant=ceiling, **changes).fit(X, y)
+    assert open_end.spent().epsilon == float("inf")
+    assert len(ceiling) == 0
 
 
 def test_weak_budgets_warn():
@@ -387,6 +401,19 @@ def test_C_acts_and_effective_C_tells_what_was_used():
 
 
 # -- what a fit leaves behind -------------------------------------------------------------------------
+
+
+@each_pair
+@pytest.mark.parametrize("C", [1e-200, 1e-4, 1e4, 1e200])
+@pytest.mark.parametrize("epsilon", [1e-4, 1.0, 500.0])
+def test_every_penalty_and_budget_gives_finite_weights(cls, solver, epsilon, C):
+    X, y = data()
+    X[:, 1] = X[:, 0]  # a singular Gram matrix
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WeakPrivacyWarning)
+        model = quiet(cls, solver, epsilon=epsilon, C=C).fit(X, y)
+    assert np.isfinite(model.coef_).all()
+    assert np.isfinite(model.decision_function(X)).all()
 
 
 def test_probabilities():

@@ -301,14 +301,24 @@ def test_epsilon_and_delta_are_inverse_and_end_well():
         pool.epsilon(0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [1e-6, 1e-3, 0.1, 1.0])
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 50.0])
 @pytest.mark.parametrize("count", [1, 300, 100_000])
 @pytest.mark.parametrize("delta", [1e-5, 1e-15])
 def test_every_corner_is_quick_and_bounded(rate, sigma, count, delta):
-    start = time.perf_counter()
+    _check_corner(rate, sigma, count, delta)
+
+
+@pytest.mark.parametrize("corner", [(1e-6, 0.3, 1000, 1e-15), (1e-6, 50.0, 1, 1e-5), (0.1, 0.3, 100_000, 1e-5)])
+def test_some_corners_are_quick_and_bounded(corner):
+    _check_corner(*corner)
+
+
+def _check_corner(rate, sigma, count, delta):
+    start = time.process_time()
     epsilon = compose_laws([(G(rate, sigma), count)], delta=delta).epsilon(delta)
-    assert time.perf_counter() - start < 6.0  # well below 2 s on an idle machine
+    assert time.process_time() - start < 5.0  # about 1 s at most
     assert 0.0 <= epsilon <= gaussian_epsilon(math.sqrt(count) / sigma, delta) * (1 + 2e-4)
 
 
@@ -316,8 +326,8 @@ def test_every_corner_is_quick_and_bounded(rate, sigma, count, delta):
     ("laws", "delta"),
     [
         ([(G(0.01, 1.0), 1000)], 1e-5),
-        ([(G(1e-4, 1.0), 100_000)], 1e-5),
-        ([(G(1e-3, 0.5), 5000)], 1e-7),
+        pytest.param([(G(1e-4, 1.0), 100_000)], 1e-5, marks=pytest.mark.slow),
+        pytest.param([(G(1e-3, 0.5), 5000)], 1e-7, marks=pytest.mark.slow),
         ([(G(0.1, 3.52), 50), (R(0.1, 0.1), 50), (L(30.0), 20)], 1e-6),
         ([(R(0.05), 400)], 1e-6),
     ],

@@ -208,7 +208,7 @@ def test_the_last_iterate_bound_is_used_where_it_holds_and_only_there():
         (GradientDescent(max_iter=50, step_size=1.0, momentum=0.0), {}),  # an average is not covered
         (hidden, {"loss": Hinge()}),  # not smooth
         (hidden, {"n_classes": 3}),  # clipping acts on a joint gradient
-        (GradientDescent(max_iter=50, iterate="last", step_size=100.0), {}),  # no contraction
+        (GradientDescent(max_iter=50, iterate="last", step_size=9.0), {}),  # no contraction
     ]:
         plan = solver.plan(facts(C=1e-2, **changes), 1.0, 1e-6)
         assert isinstance(plan.questions[0][0], GaussianGradient)

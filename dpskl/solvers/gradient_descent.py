@@ -55,7 +55,8 @@ class GradientDescent(Solver):
     step_size : float or None, default=None
         Step on the *mean* of the losses. ``None``: what makes the total time ``max_iter * step / (1 - momentum)``
         equal to ``700 mu n / (p row_norm^2)``, ``p`` the number of weights and ``mu`` the Gaussian privacy parameter of
-        the budget (halved for replace_one), but at most ``(1 + momentum)`` over the smoothness of one record. Along the
+        the budget (halved for replace_one), but at most ``(1 + momentum)`` over the smoothness of one record and its share of the
+        penalty. Along the
         path the noise grows with ``p time / (mu n)`` relative to the signal, so this stops where they balance:
         early stopping is the regulariser.
     clip_norm : float or None, default=None
@@ -124,7 +125,8 @@ class GradientDescent(Solver):
     def _descent(self, facts: PublicFacts, mu: float, smoothness: float) -> _Descent:
         average = self.iterate == "average"
         momentum = (_MOMENTUM if average else 0.0) if self.momentum is None else self.momentum
-        cap = (1 + momentum) / smoothness
+        penalty = 1 / facts.C / facts.n_samples
+        cap = (1 + momentum) / (smoothness + penalty)
         time = _TIME * mu / contributions(facts.neighbours) * facts.n_samples
         time /= facts.n_weights * facts.n_outputs * facts.row_norm**2
         n_steps = self.max_iter
@@ -132,6 +134,11 @@ class GradientDescent(Solver):
             low, high = _STEPS
             n_steps = high if isinf(time) else min(max(ceil(time * (1 - momentum) / cap), low), high)
         step = min(time * (1 - momentum) / n_steps, cap) if self.step_size is None else self.step_size
+        if step * penalty >= 2 * (1 + momentum):
+            raise ValueError(
+                f"step_size={step:g} makes the penalty of C={facts.C:g} at n={facts.n_samples} diverge; "
+                f"it must be below {2 * (1 + momentum) / penalty:g}, or C larger"
+            )
         radius = inf if self.projection_radius is None else self.projection_radius
         return _Descent(facts.n_samples, n_steps, step, momentum, radius, average)
 

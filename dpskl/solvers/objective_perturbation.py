@@ -18,6 +18,8 @@ __all__ = ["ObjectivePerturbation"]
 # The rule for the ridge; benchmarks/ablation.py shows what other values do.
 _SHARE = 1 / 20
 _LARGEST_SHARE = 1 / 4
+# As a share of the largest curvature of the sum: below it a Hessian could fail to factor, which would tell of the data.
+_NUMERIC_RIDGE = 1e-10
 
 
 class ObjectivePerturbation(Solver):
@@ -30,8 +32,8 @@ class ObjectivePerturbation(Solver):
     ----------
     ridge_share : float or None, default=None
         Part of epsilon, in (0, 1), that pays for the determinant of the Hessian. The ridge is
-        ``max(1/C, B / (exp(ridge_share * epsilon / K) - 1))`` with ``B`` the largest curvature of one record and
-        ``K`` the number of outputs: a larger share means less ridge and more noise. ``None``:
+        ``max(1/C, B / (exp(ridge_share * epsilon / K) - 1), 1e-10 n B)`` with ``B`` the largest curvature of one record
+        and ``K`` the number of outputs: a larger share means less ridge and more noise. ``None``:
         ``min(1/4, sup phi'' sqrt(n epsilon / (K p)) / 20)``, ``p`` the number of weights of one output. The bias of a
         ridge ``B / (share epsilon)`` balances the noise that the share costs at a share proportional to this.
 
@@ -45,7 +47,7 @@ class ObjectivePerturbation(Solver):
     References
     ----------
     Chaudhuri, Monteleoni & Sarwate (2011), JMLR 12. Kifer, Smith & Thakurta (2012), COLT. Redberg, Koskela & Wang
-    (2023), arXiv 2401.00583. The one-sided profile for slopes of one sign is proved in this package's documentation.
+    (2023), arXiv 2401.00583. The one-sided profile for slopes of one sign is proved in docs/theory.md.
     """
 
     name = "objective_perturbation"
@@ -72,7 +74,9 @@ class ObjectivePerturbation(Solver):
         curvature = facts.loss.curvature_bound * facts.row_norm**2
         # exp overflows at a budget where the rule asks for no ridge at all
         share = min(self._share(facts, epsilon) * epsilon / facts.n_outputs, 700.0)
-        ridge = 1 / facts.C if epsilon == inf else max(1 / facts.C, curvature / expm1(share))
+        numeric = _NUMERIC_RIDGE * facts.n_samples * curvature
+        proof = 0.0 if epsilon == inf else curvature / expm1(share)
+        ridge = max(1 / facts.C, proof, numeric)
         mechanism = calibrate_perturbed_objective(
             facts.loss,
             row_norm=facts.row_norm,
