@@ -49,7 +49,7 @@ class Rule:
         return Cell(data, model, self.solver, epsilon, constants=((self.constant, value),))
 
 
-_RATIO = {"values": (0.1, 0.3, 0.5, 1.0), "constant": "dpskl.linear_model._INTERCEPT_RATIO"}
+_RATIO = {"values": (0.1, 0.3, 0.5, 1.0), "constant": "dpskl.base._INTERCEPT_RATIO"}
 RULES = {
     "clip_share": Rule(
         "Clip norm as a share of the largest gradient norm",

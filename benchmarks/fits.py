@@ -78,7 +78,7 @@ def _splits(data: str, protocol: Protocol) -> Iterable[tuple[int, int, Any, Any]
 def _fit(cell: Cell, repeat: int, fold: int, train: Any, test: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the figures of one fit, and what was planned: public numbers, the same on every fold."""
     X, y = load(cell.data)
-    X_train, y_train = np.asfortranarray(X[train]), y[train]  # the faster order, as validation would choose
+    X_train, y_train = np.asfortranarray(X[train]), y[train]  # the order that reads faster
     kind, loss = MODELS[cell.model]
     solver = make_solver(cell.solver, loss).set_params(**dict(cell.parameters))
     start = time.perf_counter()

@@ -41,7 +41,7 @@ def _layouts(has_adult: bool) -> Iterator[tuple[str, Any, Array, float | None]]:
 
 def _iteration(X: Any, y: Array) -> tuple[Problem, GaussianGradient, Array]:
     """Return the problem, the question that the default plan asks, and weights to ask it at."""
-    ratio = constant("dpskl.linear_model._INTERCEPT_RATIO")
+    ratio = constant("dpskl.base._INTERCEPT_RATIO")
     facts = PublicFacts(*X.shape, 2, DATA_NORM, ratio * DATA_NORM, Logistic(), "add_remove", 1.0)
     gradient, _ = make_solver("gd", facts.loss).plan(facts, 1.0, DELTA).questions[0]
     assert isinstance(gradient, GaussianGradient)

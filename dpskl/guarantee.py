@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import exp
 from typing import Any
 
 from dpskl.accounting import Cost
@@ -14,6 +15,10 @@ _RELATION = {
     "add_remove": "one record present or absent",
     "replace_one": "one record exchanged for another",
 }
+
+
+def _factor(epsilon: float) -> str:
+    return f"{exp(epsilon):.3g}" if epsilon < 700 else "e^700"
 
 
 @dataclass(frozen=True)
@@ -71,11 +76,13 @@ class PrivacyGuarantee:
         lines = ["SEEDED NOISE, FOR TESTS ONLY: who knows the seed can remove the noise"] if self.is_seeded else []
         lines += [
             f"({self.epsilon:.6g}, {self.delta:.6g})-differential privacy for the whole model, released once",
+            f"  in words     no event is more than {_factor(self.epsilon)} times as likely, plus {self.delta:.6g}, "
+            "on one of two neighbouring data sets as on the other",
             f"  neighbours   {self.neighbours}: {_RELATION[self.neighbours]}",
         ]
         for part in self.parts:
             lines.append(f"  {part.count} x {part.mechanism}")
-            lines.append(f"      sensitivity {part.sensitivity:.6g}, noise {part.noise:.6g}, {part.cost!r}")
+            lines.append(f"      sensitivity {part.sensitivity:.6g}, noise of scale {part.noise:.6g}, cost {part.cost}")
             lines.append(f"      {part.theorem}")
         lines.append("  public       " + "; ".join(self.public))
         lines.extend("  not covered  " + caveat for caveat in self.caveats)

@@ -84,7 +84,9 @@ def test_epsilon_agrees_with_the_oracle(parts, delta):
 @pytest.mark.parametrize(("epsilon", "count"), [(0.1, 40), (1.0, 5)])
 def test_randomised_response_agrees_with_the_oracle(epsilon, count):
     parts = [(PureCost(epsilon), count)]
-    assert compose(parts).epsilon(1e-6) == pytest.approx(_oracle(parts, 1e-6), rel=1e-3)
+    ours, theirs = compose(parts).epsilon(1e-6), _oracle(parts, 1e-6)
+    # its atoms are rounded up to its grid, ours are split
+    assert ours - 1e-4 <= theirs <= ours + count * 1.1e-4
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "rate", "count"), [(1.0, 1e-6, 0.1, 50), (3.0, 1e-5, 0.02, 300)])

@@ -174,7 +174,7 @@ BAD_PARAMETERS = [
     ({"classes": [0, 2]}, r"labels \[1\] that classes="),
     ({"solver": "sgd"}, "'gd', 'objective_perturbation'"),
     ({"solver": None}, "solver=None does not exist"),
-    ({"solver": GradientDescent}, "instance"),
+    ({"solver": GradientDescent}, "pass an instance"),
     ({"accountant": 1.0}, "accountant=1.0"),
     ({"random_state": -1}, "random_state=-1"),
     ({"solver": GradientDescent(), "delta": 0}, "pure differential privacy"),

@@ -135,6 +135,11 @@ class Cost(ABC):
         listed = ", ".join(f"{name}={value!r}" for name, value in self._parameters().items())
         return f"{type(self).__name__}({listed})"
 
+    def __str__(self) -> str:
+        short = {k: f"{v:.6g}" if isinstance(v, float) else str(v) for k, v in self._parameters().items()}
+        listed = ", ".join(f"{name}={value}" for name, value in short.items())
+        return f"{type(self).__name__}({listed})"
+
 
 def set_fields(cost: Cost, **values: object) -> None:
     """Write checked values into a frozen dataclass, from its constructor only."""

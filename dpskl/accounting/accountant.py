@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass, field
+from itertools import groupby
 from math import inf, isnan, sqrt
 from typing import Any, NamedTuple
 
@@ -99,25 +100,33 @@ class PrivacyReport:
         }
 
     def __str__(self) -> str:
+        count = len(self.entries)
+        ceiling = f"a ceiling of {_at(*self.ceiling)} by {self.composition!r} composition"
         lines = [
-            f"{len(self.entries)} spends, together epsilon = {self.spent.epsilon:.6g} "
-            f"at delta = {self.spent.delta:.6g}",
-            f"ceiling epsilon = {self.ceiling.epsilon:.6g} at delta = {self.ceiling.delta:.6g} "
-            f"by {self.composition!r} composition, neighbours {self.neighbours or 'not fixed yet'}",
+            f"{count} {'spend' if count == 1 else 'spends'}, together {_at(*self.spent)}",
+            f"{ceiling if self.ceiling.epsilon < inf else 'no ceiling'}, "
+            f"neighbours {self.neighbours or 'not fixed yet'}",
         ]
         if len({entry.cost for entry in self.entries}) > 1:
-            lines.append(
-                "the total presumes that no cost was chosen after looking at earlier results; the ceiling does not"
-            )
+            lines.append("(the total holds if every cost was fixed before the first result was seen)")
         if any(entry.is_seeded for entry in self.entries):
             lines.append("NO GUARANTEE HOLDS for entries marked 'seeded': their noise can be reproduced")
-        for entry in self.entries:
-            words = [entry.label, entry.estimator, entry.solver, f"n={entry.n_samples}" if entry.n_samples else None]
-            mark = " (seeded)" if entry.is_seeded else ""
-            lines.append(f"  {entry.index}: {entry.cost!r} {' '.join(word for word in words if word)}{mark}")
+        for line, alike in groupby(self.entries, self._line):
+            lines.append(f"  {len(list(alike))} x {line}")
         return "\n".join(lines)
 
+    def _line(self, entry: Entry) -> str:
+        words = [entry.label, entry.estimator, entry.solver, f"n={entry.n_samples}" if entry.n_samples else None]
+        words.append("seeded" if entry.is_seeded else None)
+        facts = ", ".join(word for word in words if word)
+        own = _at(entry.cost.epsilon(self.spent.delta), self.spent.delta)
+        return f"{own} by {facts}" if facts else own
+
     __repr__ = __str__
+
+
+def _at(epsilon: float, delta: float) -> str:
+    return f"epsilon = {epsilon:.6g} at delta = {delta:g}"
 
 
 def _plain(number: float) -> float | str:
@@ -312,12 +321,18 @@ class PrivacyAccountant:
         try:
             ledger.filter.spend(cost)
         except FilterRefusal as refusal:
-            own = cost.epsilon(self.delta)
             raise BudgetExceededError(
-                f"{cost!r}, by itself epsilon = {own:.6g} at delta = {self.delta:g}, exceeds what is left of the "
-                f"ceiling epsilon = {self.epsilon:g}: {refusal}. Nothing was charged and no data were used; ask for a "
-                "smaller epsilon or raise the ceiling"
+                f"{_at(cost.epsilon(self.delta), self.delta)} exceeds what is left of the ceiling of "
+                f"{_at(self.epsilon, self.delta)}: {self._reason(refusal, ledger.filter)}. Nothing was charged and no "
+                f"data were used; {'ask for delta=0' if self.delta == 0 else 'ask for a smaller epsilon'} or raise the "
+                "ceiling"
             ) from refusal
+
+    def _reason(self, refusal: FilterRefusal, rule: Filter) -> str:
+        if refusal.charged == inf:
+            return f"{self.composition!r} composition has no finite measure of it"
+        charged, left = f"{refusal.charged:.4g}", f"{refusal.remaining:.4g}"
+        return f"{self.composition!r} composition charges {charged} of {left} left ({rule.measure})"
 
     # -- reading --------------------------------------------------------------------------------------------
 
@@ -342,7 +357,8 @@ class PrivacyAccountant:
         """Return what can still be spent.
 
         With ``"basic"`` the difference of sums. Otherwise the epsilon, at the ledger's delta, of the largest
-        single Gaussian release that would be granted now.
+        single Gaussian release that would be granted now, such as a fit with ``solver="gd"``. Objective perturbation
+        costs more in these measures than its epsilon tells, and may be granted less.
         """
         ledger = self._ledger()
         if not ledger.entries:

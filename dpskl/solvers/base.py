@@ -187,6 +187,8 @@ def make_solver(solver: Any, loss: MarginLoss) -> Solver:
     elif isinstance(solver, Solver):
         made = solver
     else:
+        if isinstance(solver, type) and issubclass(solver, Solver):
+            raise ValueError(f"solver={solver.__name__} is a class; pass an instance, solver={solver.__name__}()")
         raise ValueError(
             f"solver={solver!r} does not exist; choose one of {', '.join(map(repr, solver_names()))} "
             "or an instance of a class in dpskl.solvers"

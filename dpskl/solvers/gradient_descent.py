@@ -55,10 +55,9 @@ class GradientDescent(Solver):
     step_size : float or None, default=None
         Step on the *mean* of the losses. ``None``: what makes the total time ``max_iter * step / (1 - momentum)``
         equal to ``700 mu n / (p row_norm^2)``, ``p`` the number of weights and ``mu`` the Gaussian privacy parameter of
-        the budget (halved for replace_one), but at most ``(1 + momentum)`` over the smoothness of one record and its share of the
-        penalty. Along the
-        path the noise grows with ``p time / (mu n)`` relative to the signal, so this stops where they balance:
-        early stopping is the regulariser.
+        the budget (halved for replace_one), but at most ``(1 + momentum)`` over the smoothness of one record and its
+        share of the penalty. Along the path the noise grows with ``p time / (mu n)`` relative to the signal, so this
+        stops where they balance: early stopping is the regulariser.
     clip_norm : float or None, default=None
         Bound on the norm of one record's gradient. ``None``: a third of the largest norm that a row within
         ``data_norm`` can have. Larger values than that norm are replaced by it.
@@ -106,7 +105,7 @@ class GradientDescent(Solver):
         if delta == 0:
             raise ValueError(
                 f"delta=0 asks for pure differential privacy, which the Gaussian noise of solver={self.name!r} "
-                "cannot give; choose a delta far below 1/n, or solver='objective_perturbation'"
+                "cannot give; choose a delta far below 1/n, or a smooth loss and solver='objective_perturbation'"
             )
         mu = gaussian_mu(epsilon, delta) * _SAFE
         loss = self.problem_loss(facts)
