@@ -40,7 +40,7 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
         epsilon=1.0,
         delta=1e-6,
         *,
-        solver="objective_perturbation",
+        solver="auto",
         C=1.0,
         fit_intercept=True,
         data_norm=1.0,

@@ -20,9 +20,10 @@ _PARAMETERS = """
     delta : float, default=1e-6
         Probability with which the bound on epsilon may fail, in [0, 1); should be far below ``1/n``. 0 asks for
         pure differential privacy, which not every solver has.
-    solver : str or Solver, default={default_solver!r}
+    solver : str or Solver, default="auto"
         The algorithm: a name (see :func:`dpskl.solvers.solver_names`) or a configured instance, such as
-        ``GradientDescent(max_iter=50)``.
+        ``GradientDescent(max_iter=50)``. ``"auto"`` takes the solver that ranks first among those that accept the
+        loss: ``"objective_perturbation"`` for smooth losses, ``"gd"`` for the hinge.
     C : float, default=1.0
         Inverse regularisation strength as in scikit-learn: the objective is the sum of the losses plus
         ``||w||^2 / (2 C)``. A solver may need a stronger penalty for its proof; ``effective_C_`` tells.
@@ -76,7 +77,7 @@ class DPLogisticRegression(PrivateLinearClassifier):
 
     Binary, or multinomial with a softmax (solvers whose proof asks for it use one-vs-rest instead).
 """
-        + _PARAMETERS.format(default_solver="objective_perturbation", extra="")
+        + _PARAMETERS.format(default_solver="auto", extra="")
         + """
     See Also
     --------
@@ -146,7 +147,7 @@ class DPLinearSVC(PrivateLinearClassifier):
     More than two classes are trained jointly, one-vs-rest, with one budget. Solvers that need a smooth loss
     refuse the hinge by name; :class:`DPHuberSVC` is its smooth form.
 """
-        + _PARAMETERS.format(default_solver="gd", extra="")
+        + _PARAMETERS.format(extra="")
         + """
     Examples
     --------
@@ -160,36 +161,6 @@ class DPLinearSVC(PrivateLinearClassifier):
     """
     )
 
-    def __init__(
-        self,
-        epsilon=1.0,
-        delta=1e-6,
-        *,
-        solver="gd",
-        C=1.0,
-        fit_intercept=True,
-        data_norm=1.0,
-        classes=None,
-        neighbours="add_remove",
-        accountant=None,
-        random_state=None,
-        verbose=0,
-    ):
-        # the default solver differs: the hinge has a kink
-        super().__init__(
-            epsilon,
-            delta,
-            solver=solver,
-            C=C,
-            fit_intercept=fit_intercept,
-            data_norm=data_norm,
-            classes=classes,
-            neighbours=neighbours,
-            accountant=accountant,
-            random_state=random_state,
-            verbose=verbose,
-        )
-
     def _loss(self) -> MarginLoss:
         return Hinge()
 
@@ -201,7 +172,7 @@ class DPHuberSVC(PrivateLinearClassifier):
     More than two classes are trained one-vs-rest, jointly where the solver has a joint guarantee.
 """
         + _PARAMETERS.format(
-            default_solver="objective_perturbation",
+            default_solver="auto",
             extra="""    h : float, default=0.5
         Half-width of the parabola that replaces the kink, in units of the margin.
 """,
@@ -224,7 +195,7 @@ class DPHuberSVC(PrivateLinearClassifier):
         epsilon=1.0,
         delta=1e-6,
         *,
-        solver="objective_perturbation",
+        solver="auto",
         C=1.0,
         fit_intercept=True,
         data_norm=1.0,

@@ -28,6 +28,8 @@ from dpskl.accounting import (
     pure_rdp,
     rdp_epsilon,
 )
+from dpskl.accounting._plain_costs import response_delta
+from dpskl.accounting._sampled_costs import sampled_deltas
 
 COSTS = [
     PureCost(0.7),
@@ -180,6 +182,15 @@ def test_sampled_gaussian_reference_values(epsilon, removal):
     assert SampledGaussianCost(0.1, 1.0).delta(epsilon) == pytest.approx(removal, rel=5e-9)
 
 
+def test_both_directions_of_sampled_steps():
+    for epsilon, removal, addition in [(0.05, 0.0261436630, 0.0105725814), (0.1, 0.0184719307, 7.52674501e-6)]:
+        found = sampled_deltas(0.1, lambda value: gaussian_delta(1.0, value), epsilon)
+        assert found == pytest.approx((removal, addition), rel=5e-9)
+    found = sampled_deltas(0.1, lambda value: response_delta(1.0, value), 0.05)
+    assert found == pytest.approx((0.0324227942, 0.0110988662), rel=5e-9)
+    assert sampled_deltas(0.1, lambda value: gaussian_delta(1.0, value), 0.2)[1] == 0.0
+
+
 def test_sampled_pure_reference_values():
     assert SampledPureCost(0.1, 1.0).delta(0.05) == pytest.approx(0.0324227942, rel=5e-9)
     assert SampledPureCost(0.1, 1.0).delta(0.1) == pytest.approx(0.0179268995, rel=5e-9)
@@ -329,6 +340,29 @@ def test_composed_epsilons(parts, delta, epsilon):
     assert found >= epsilon * (1 - 1e-5)
     assert cost.delta(found) == pytest.approx(delta, rel=5e-3)
     assert found <= rdp_epsilon(cost.rdp, delta)
+
+
+@pytest.mark.parametrize(
+    ("parts", "delta"),
+    [
+        # far losses of tiny probability, where no single tilt and no single cut of the tail serves
+        ([(SampledGaussianCost(2.4e-4, 4.26), 2), (SampledPureCost(1.07e-4, 0.33), 2)], 2.7e-14),
+        ([(SampledGaussianCost(0.0027, 1.38), 100)], 1.6e-8),
+        ([(SampledGaussianCost(4.2e-5, 0.95), 884)], 5.4e-12),
+        # losses so small that delta is far below the probability of exceeding epsilon
+        ([(SampledGaussianCost(2.9e-4, 18.4), 5)], 5.2e-15),
+    ],
+)
+def test_heavy_tails_and_tiny_losses_invert(parts, delta):
+    cost = compose(parts)
+    assert cost.delta(cost.epsilon(delta)) == pytest.approx(delta, rel=0.02)
+
+
+def test_a_large_delta_covers_part_of_the_shift():
+    shifted = compose([(GaussianCost(1e-4, 0.01), 50), (SampledGaussianCost(0.1, 50.0), 20)])
+    found = shifted.epsilon(0.1)
+    assert 0.0 < found < 0.5 - 0.05
+    assert shifted.delta(found) <= 0.1 * (1 + 1e-9)
 
 
 def test_shifts_are_taken_out_of_mixed_compositions():

@@ -238,6 +238,8 @@ def test_registry():
     assert solver_names(Hinge()) == ["gd"]
     for name in solver_names():
         assert make_solver(name, Logistic()).name == name
+    assert make_solver("auto", Logistic()).name == make_solver("auto", HuberHinge()).name == "objective_perturbation"
+    assert make_solver("auto", Hinge()).name == "gd"
     configured = GradientDescent(max_iter=3)
     assert make_solver(configured, Logistic()) is configured
     with pytest.raises(ValueError, match="'gd'"):

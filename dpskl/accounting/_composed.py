@@ -53,7 +53,8 @@ class ComposedCost(Cost):
     * privacy loss distributions, where every part has a dominating pair. Shifts of Gaussian profiles are
     taken out
       and added to epsilon: the pair (N(mu, 1), exp(-shift) N(0, 1)) composes with any other that way;
-    * the sum of the Renyi curves, converted (Canonne, Kamath & Steinke 2020);
+    * the sum of the Renyi curves, converted (Canonne, Kamath & Steinke 2020), where some part lacks a pair or
+      has a curve below that of its pair (bounded range);
     * the sum of the pure guarantees, exact in decimals, where all are pure.
 
     Approximate parts are failures with probability delta, else randomised response; failures compose as
@@ -101,7 +102,7 @@ class ComposedCost(Cost):
         return min(1.0, ComposedCost(plain).delta(epsilon - shift))
 
     def _profile(self, epsilon: float) -> float:
-        return 0.0 if epsilon == math.inf else _composed_delta(self.parts, epsilon)
+        return _composed_delta(self.parts, epsilon)
 
     def _smallest_epsilon(self, delta: float) -> float:
         return self.pure_epsilon if delta == 0.0 else _composed_epsilon(self.parts, delta)
@@ -185,7 +186,7 @@ def _law(cost: Cost) -> Law | None:
     if isinstance(cost, SampledGaussianCost):
         law = SampledGaussianLaw(cost.sampling_rate, cost.noise_multiplier)
     elif isinstance(cost, GaussianCost):
-        law = SampledGaussianLaw(1.0, 1.0 / cost.mu)
+        law = SampledGaussianLaw(1.0, 1.0 / max(cost.mu, 1e-100))
     elif isinstance(cost, LaplaceCost):
         law = LaplaceLaw(cost.noise_multiplier)
     elif isinstance(cost, SampledPureCost):
@@ -207,9 +208,7 @@ class _Plan:
         self.others: list[tuple[Cost, int]] = []
         for cost, count in parts:
             if isinstance(cost, ApproximateCost):
-                log_success += count * (
-                    math.log1p(-cost.stated_delta) if cost.stated_delta < 1.0 else -math.inf
-                )
+                log_success += count * (math.log1p(-cost.stated_delta) if cost.stated_delta < 1.0 else -math.inf)
                 cost = PureCost(cost.stated_epsilon)
             if isinstance(cost, GaussianCost):
                 gaussian.append((cost, count))
@@ -221,9 +220,7 @@ class _Plan:
             self.shift = total.shift
             if total.mu > 0.0:
                 self.others.append((GaussianCost(total.mu), 1))
-        self.orders = sorted(
-            {order for cost, _ in self.others if isinstance(cost, RDPCost) for order in cost.orders}
-        )
+        self.orders = sorted({order for cost, _ in self.others if isinstance(cost, RDPCost) for order in cost.orders})
         self.pure = ComposedCost(tuple(self.others)).pure_epsilon
 
     def rdp(self, alpha: float) -> float:
@@ -234,6 +231,11 @@ class _Plan:
         laws = [(_law(cost), count) for cost, count in self.others]
         found = [(law, count) for law, count in laws if law is not None]
         return found if len(found) == len(laws) else []
+
+    @property
+    def tight(self) -> bool:
+        """Whether the dominating pairs are those of the mechanisms, so that no Renyi curve can do better."""
+        return not any(isinstance(cost, BoundedRangeCost) for cost, _ in self.others)
 
     @property
     def unbounded(self) -> bool:
@@ -269,10 +271,16 @@ def _composed_epsilon(parts: Parts, delta: float) -> float:
         if len(plan.others) == 1 and plan.others[0][1] == 1:
             bounds.append(plan.others[0][0].epsilon(left))
         else:
-            bounds.append(rdp_epsilon(plan.rdp, left, plan.orders))
             if laws := plan.laws():
                 bounds.append(compose_laws(laws, delta=left).epsilon(left))
-    return min(bounds) + plan.shift
+            if not laws or not plan.tight or math.isinf(bounds[-1]):
+                bounds.append(rdp_epsilon(plan.rdp, left, plan.orders))
+    epsilon = min(bounds)
+    if epsilon == 0.0 < plan.shift:
+        # below 0, by duality: delta(e) <= 1 - exp(e) (1 - delta(0))
+        at_zero = _composed_delta(tuple((_unshifted(cost), count) for cost, count in parts), 0.0)
+        epsilon = math.log1p(-delta) - math.log1p(-min(at_zero, delta))
+    return max(0.0, epsilon + plan.shift)
 
 
 @lru_cache(maxsize=1024)
@@ -287,9 +295,10 @@ def _composed_delta(parts: Parts, epsilon: float) -> float:
         if len(plan.others) == 1 and plan.others[0][1] == 1:
             bounds.append(plan.others[0][0].delta(epsilon))
         else:
-            bounds.append(rdp_delta(plan.rdp, epsilon, plan.orders))
             if laws := plan.laws():
                 bounds.append(compose_laws(laws, epsilon=epsilon).delta(epsilon))
+            if not laws or not plan.tight or bounds[-1] >= 1.0:
+                bounds.append(rdp_delta(plan.rdp, epsilon, plan.orders))
     return plan.failure + (1.0 - plan.failure) * min(bounds)
 
 

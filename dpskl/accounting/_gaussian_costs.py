@@ -116,6 +116,4 @@ class ReplaceOneObjectiveCost(Cost):
         if left < 0.0:
             return 1.0
         double = gaussian_delta(2.0 * self.mu, left)
-        return min(
-            1.0, 2.0 * gaussian_delta(self.mu, left) + double, math.exp(min(self.shift, 700.0)) * double
-        )
+        return min(1.0, 2.0 * gaussian_delta(self.mu, left) + double, math.exp(min(self.shift, 700.0)) * double)

@@ -104,9 +104,7 @@ class SampledGaussianLaw:
             return u
         small = np.minimum(u, 1.0)
         large = np.maximum(u, 1.0)
-        return np.where(
-            u < 1.0, np.log1p(q * np.expm1(small)), large + np.log(q + (1.0 - q) * np.exp(-large))
-        )
+        return np.where(u < 1.0, np.log1p(q * np.expm1(small)), large + np.log(q + (1.0 - q) * np.exp(-large)))
 
     def _point(self, loss: Array) -> Array:
         """Where the removal loss takes given values above log(1 - q)."""
@@ -116,9 +114,7 @@ class SampledGaussianLaw:
         small, large = np.minimum(loss, 1.0), np.maximum(loss, 1.0)
         with np.errstate(divide="ignore"):  # the infimum itself lies at minus infinity and is clipped away
             log_ratio = np.log1p(np.maximum(np.expm1(small) / q, -1.0))
-        log_ratio = np.where(
-            loss < 1.0, log_ratio, large + np.log1p(-(1.0 - q) * np.exp(-large)) - math.log(q)
-        )
+        log_ratio = np.where(loss < 1.0, log_ratio, large + np.log1p(-(1.0 - q) * np.exp(-large)) - math.log(q))
         return log_ratio / mu + mu / 2.0
 
     def atoms(self, removal: bool, tail_mass: float, interval: float | None) -> Atoms:

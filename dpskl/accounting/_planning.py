@@ -14,6 +14,7 @@ from dpskl.accounting.privacy_loss import Composition, discretise
 _TOLERANCE = 5e-5  # change of epsilon by splitting, relative to epsilon
 _TAIL_SHARE = 1e-7  # of delta, for all the tails together
 _SMALLEST_TAIL = 1e-290
+_TRIAL_TAILS = (1e-4, 1e-8, 1e-12, 1e-17, 1e-24, 1e-36, 1e-54, 1e-80, 1e-120, 1e-180, _SMALLEST_TAIL)
 _LARGEST_GRID = 2**18  # points of one law
 _LARGEST_TRANSFORM = 2**20
 _WIDEST_SHARE = 1.0 / 64.0  # of the window
@@ -41,8 +42,7 @@ def compose_laws(
     tail = max(_SMALLEST_TAIL, min(1e-3, math.exp(max(-660.0, log_delta)) * _TAIL_SHARE / releases))
     symmetric = all(law.symmetric for law, _ in laws)
     questions = [
-        _Question(_sums(laws, removal, tail), epsilon, log_delta)
-        for removal in (True, False)[: 2 - symmetric]
+        _Question(_sums(laws, removal, tail), epsilon, log_delta) for removal in (True, False)[: 2 - symmetric]
     ]
     interval = _interval(questions, epsilon is not None)
     if epsilon is not None and epsilon > interval:  # the profile is exact to second order at grid points
@@ -59,8 +59,19 @@ def _sums(laws: Sequence[tuple[Law, int]], removal: bool, tail: float) -> Tilted
 
 
 def _chernoff(laws: Sequence[tuple[Law, int]], epsilon: float) -> float:
-    """Rough logarithm of delta at an epsilon, to place the tails."""
-    return max(_sums(laws, removal, _SMALLEST_TAIL).tilt_for_epsilon(epsilon)[1] for removal in (True, False))
+    """Logarithm of a rough upper bound on delta at an epsilon, to place the tails.
+
+    A cut adds its mass to delta and lowers the Chernoff bound of the rest, by much where tails are heavy: the
+    best of several cuts counts.
+    """
+    best = 0.0
+    for tail in _TRIAL_TAILS:
+        cut = math.log(tail * sum(count for _, count in laws))
+        rest = max(_sums(laws, removal, tail).tilt_for_epsilon(epsilon)[1] for removal in (True, False))
+        best = min(best, float(np.logaddexp(cut, rest)))
+        if cut < best - 3.0:  # smaller cuts only lengthen the tails
+            break
+    return best
 
 
 class _Question:
@@ -97,9 +108,7 @@ def _interval(questions: Sequence[_Question], fixed_epsilon: bool) -> float:
     so the error of the other is measured against it.
     """
     width = max(question.width for question in questions)
-    smallest = max(
-        width / _LARGEST_TRANSFORM, max(question.longest for question in questions) / _LARGEST_GRID
-    )
+    smallest = max(width / _LARGEST_TRANSFORM, max(question.longest for question in questions) / _LARGEST_GRID)
     if width <= 0.0:
         return max(questions[0].epsilon, 1e-12)
     largest = max(questions, key=lambda question: (question.log_delta, question.epsilon))

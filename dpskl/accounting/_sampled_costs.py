@@ -14,29 +14,25 @@ from dpskl.accounting._renyi import sampled_gaussian_rdp, sampled_pure_losses, s
 from dpskl.accounting.conversion import gaussian_delta
 
 
-def _sampled_delta(sampling_rate: float, profile: Callable[[float], float], epsilon: float) -> float:
-    """Larger direction of a sampled pair, from the profile of a symmetric pair at every real epsilon.
+def sampled_deltas(sampling_rate: float, profile: Callable[[float], float], epsilon: float) -> tuple[float, float]:
+    """Removal and addition of a sampled pair, from the profile of a symmetric pair at every real epsilon.
 
     With g = e^epsilon, removal is q E_{1 + (g-1)/q}(P, Q), and addition (1 - g (1-q)) E_h(Q, P) with
     h = g q / (1 - g (1-q)) where that factor is positive, and 0 elsewhere.
     """
     q = sampling_rate
-    if q == 0.0:
-        return 0.0
-    if q == 1.0:
-        return profile(epsilon)
+    if q in (0.0, 1.0):
+        return (profile(epsilon), profile(epsilon)) if q else (0.0, 0.0)
     # log(1 + (g-1)/q), with g possibly beyond the range of floating point
     if epsilon < 30.0:
         threshold = math.log1p(math.expm1(epsilon) / q)
     else:
         threshold = epsilon - math.log(q) + math.log1p(-(1.0 - q) * math.exp(-epsilon))
     removal = q * profile(threshold)
-    if epsilon >= -math.log1p(-q):
-        return removal
-    factor = q - (1.0 - q) * math.expm1(epsilon)
+    factor = q - (1.0 - q) * math.expm1(epsilon) if epsilon < -math.log1p(-q) else 0.0
     if factor <= 0.0:
-        return removal
-    return max(removal, factor * profile(epsilon + math.log(q / factor)))
+        return removal, 0.0
+    return removal, factor * profile(epsilon + math.log(q / factor))
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,7 +79,7 @@ class SampledGaussianCost(Cost):
     def _profile(self, epsilon: float) -> float:
         if self.mu == math.inf:  # no sampling makes a release without noise private at any finite epsilon
             return 1.0 if self.sampling_rate > 0.0 else 0.0
-        return _sampled_delta(self.sampling_rate, lambda value: gaussian_delta(self.mu, value), epsilon)
+        return max(sampled_deltas(self.sampling_rate, lambda value: gaussian_delta(self.mu, value), epsilon))
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -134,6 +130,5 @@ class SampledPureCost(Cost):
             return 1.0 if self.sampling_rate > 0.0 else 0.0
         if epsilon >= self.pure_epsilon:
             return 0.0
-        return _sampled_delta(
-            self.sampling_rate, lambda value: response_delta(self.stated_epsilon, value), epsilon
-        )
+        pure = self.stated_epsilon
+        return max(sampled_deltas(self.sampling_rate, lambda value: response_delta(pure, value), epsilon))

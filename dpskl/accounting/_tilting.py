@@ -18,7 +18,7 @@ from scipy.signal import lfilter
 from dpskl.accounting._laws import Array
 
 _OUTSIDE = 34.0  # minus the logarithm of the tilted mass left outside the window, 2e-15
-_LARGEST_TRANSFORM = 2**21
+LARGEST_TRANSFORM = 2**21
 _SKETCH = 2048  # points that suffice to choose a tilt, since every tilt is valid
 _LARGEST_EXPONENT = 600.0
 
@@ -55,6 +55,11 @@ def _sketch(part: Part) -> Part:
     return Part(merged, np.append(part.log_masses[heavy], tops + np.log(sums)), part.times)
 
 
+def _log_weight(theta: float) -> float:
+    """Logarithm of the largest value of exp(-theta x) (1 - exp(-x)): delta counts a loss by its excess."""
+    return -theta * math.log1p(1.0 / theta) - math.log1p(theta)
+
+
 class TiltedSum:
     """Sum of independent finite losses: cumulant function, tilts and windows."""
 
@@ -65,9 +70,7 @@ class TiltedSum:
         self.highest = sum(part.times * float(part.losses.max()) for part in self.parts)
         spread = max(float(np.abs(part.losses).max()) for part in self.parts)
         # tilts beyond these ends put all the mass on the largest loss, or none of it anywhere else
-        self._log_tilts = (
-            (math.log(1e-9), math.log(1e7)) if spread == 0.0 else (-20.0, 14.0 - math.log(spread))
-        )
+        self._log_tilts = (math.log(1e-9), math.log(1e7)) if spread == 0.0 else (-20.0, 14.0 - math.log(spread))
 
     def cumulant(self, theta: float, rough: bool = False) -> float:
         """K(theta), below 0 at 0 by the mass at infinity."""
@@ -89,14 +92,14 @@ class TiltedSum:
         return mean, variance
 
     def tilt_for_delta(self, log_delta: float) -> tuple[float, float]:
-        """Tilt of the Chernoff bound on epsilon at a delta, and that bound."""
-        return self._minimise(lambda theta: (self.cumulant(theta, rough=True) - log_delta) / theta)
+        """Tilt of the best exponential bound on epsilon at a delta, and that bound."""
+        return self._minimise(lambda theta: (self.cumulant(theta, rough=True) + _log_weight(theta) - log_delta) / theta)
 
     def tilt_for_epsilon(self, epsilon: float) -> tuple[float, float]:
-        """Tilt of the Chernoff bound on P(sum > epsilon), and the logarithm of that bound."""
+        """Tilt of the best exponential bound on delta at an epsilon, and the logarithm of that bound."""
         if self.moments(0.0)[0] >= epsilon:
             return 0.0, 0.0
-        return self._minimise(lambda theta: self.cumulant(theta, rough=True) - theta * epsilon)
+        return self._minimise(lambda theta: self.cumulant(theta, rough=True) + _log_weight(theta) - theta * epsilon)
 
     def _minimise(self, objective: Callable[[float], float]) -> tuple[float, float]:
         """Minimise over positive tilts (both objectives fall, then rise); any tilt gives valid results."""
@@ -136,6 +139,17 @@ class TiltedSum:
             return bottom, self.highest, -math.inf
         return bottom, top, self.cumulant(tilt) - tilt * top
 
+    def tame(self, theta: float, widest: float) -> float:
+        """The tilt, or a smaller one if its window is too wide.
+
+        Near the largest tilt that a heavy tail allows, the tilted sum has several far losses at once.
+        """
+        for factor in (1.0, 0.7, 0.5, 0.35, 0.25, 0.15):
+            bottom, top, _ = self.window(factor * theta)
+            if top - bottom <= widest:
+                break
+        return factor * theta
+
 
 def tilted(part: Part, theta: float) -> Array:
     """Masses of one release under the tilted law; they add to one."""
@@ -168,7 +182,7 @@ def profile(total: TiltedSum, theta: float, interval: float) -> Profile:
     add; sums above it wrap too, and their true mass (a Chernoff bound) is returned as ``outside`` to be
     added in full.
     """
-    bottom, top, log_outside = total.window(theta, interval * _LARGEST_TRANSFORM)
+    bottom, top, log_outside = total.window(theta, interval * LARGEST_TRANSFORM)
     first = math.floor(bottom / interval + 1e-9)
     size = next_fast_len(math.ceil(top / interval - 1e-9) - first + 2, real=True)
     spectrum = np.ones(size // 2 + 1, dtype=complex)

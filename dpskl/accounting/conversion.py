@@ -156,9 +156,7 @@ def _best_order(objective: Callable[[float], float], extra: Sequence[float]) -> 
         low, high = _ORDERS[max(index - 1, 0)], _ORDERS[min(index + 1, len(_ORDERS) - 1)]
         bounds = (math.log(low - 1.0), math.log(high - 1.0))
         # the parabolic steps of the search take no infinities
-        found = minimize_scalar(
-            lambda u: min(1e100, objective(1.0 + math.exp(u))), bounds=bounds, method="bounded"
-        )
+        found = minimize_scalar(lambda u: min(1e100, objective(1.0 + math.exp(u))), bounds=bounds, method="bounded")
         best = min(best, float(found.fun))
     return best
 
@@ -199,9 +197,7 @@ def rdp_epsilon(rdp: Callable[[float], float], delta: float, orders: Sequence[fl
         return 0.0
 
     def epsilon(alpha: float) -> float:
-        return (
-            rdp(alpha) - math.log1p(1.0 / (alpha - 1.0)) - (math.log(delta) + math.log(alpha)) / (alpha - 1.0)
-        )
+        return rdp(alpha) - math.log1p(1.0 / (alpha - 1.0)) - (math.log(delta) + math.log(alpha)) / (alpha - 1.0)
 
     return max(0.0, min(pure, _best_order(epsilon, orders)))
 

@@ -36,7 +36,7 @@ from scipy.special import logsumexp
 
 from dpskl.accounting._laws import Array, Atoms, LaplaceLaw, Law, SampledGaussianLaw, TwoPointLaw
 from dpskl.accounting._numeric import check_range
-from dpskl.accounting._tilting import Profile, TiltedSum, make_part, profile
+from dpskl.accounting._tilting import LARGEST_TRANSFORM, Profile, TiltedSum, make_part, profile
 
 __all__ = [
     "Composition",
@@ -184,9 +184,7 @@ def sampled_gaussian(
     return discretise(SampledGaussianLaw(sampling_rate, noise_multiplier), interval, tail_mass)
 
 
-def two_point(
-    epsilon: float, interval: float, sampling_rate: float = 1.0, delta: float = 0.0
-) -> PrivacyLossPair:
+def two_point(epsilon: float, interval: float, sampling_rate: float = 1.0, delta: float = 0.0) -> PrivacyLossPair:
     """Pair that dominates every (epsilon, delta)-differentially private mechanism, on a Poisson sample.
 
     Parameters
@@ -246,6 +244,9 @@ class _Direction:
     total: TiltedSum
     computed: dict[float, Profile] = field(default_factory=dict)
 
+    def _tame(self, theta: float) -> float:
+        return self.total.tame(theta, self.interval * LARGEST_TRANSFORM / 2.0)
+
     def _profile(self, theta: float) -> Profile:
         if theta not in self.computed:
             self.computed = {theta: profile(self.total, theta, self.interval)}  # a long search keeps one
@@ -254,7 +255,7 @@ class _Direction:
     def delta(self, epsilon: float) -> float:
         if epsilon >= self.total.highest:
             return self.infinity
-        found = self._profile(self.total.tilt_for_epsilon(epsilon)[0])
+        found = self._profile(self._tame(self.total.tilt_for_epsilon(epsilon)[0]))
         if found.theta > 0.0 and epsilon < found.points[0]:  # sums that wrapped up have lost weight there
             found = self._profile(0.0)
         index = min(int(np.searchsorted(found.points, epsilon)), len(found.points) - 1)
@@ -267,7 +268,7 @@ class _Direction:
     def epsilon(self, delta: float) -> float:
         if self.infinity >= delta:
             return math.inf
-        theta = self.total.tilt_for_delta(math.log(delta - self.infinity))[0]
+        theta = self._tame(self.total.tilt_for_delta(math.log(delta - self.infinity))[0])
         for _ in range(12):
             found = self._profile(theta)
             epsilon = _solve(found, delta - self.infinity - found.outside)
@@ -323,10 +324,7 @@ class Composition:
         parts = list(parts)
         if not parts or any(count < 1 or count != int(count) for _, count in parts):
             raise ValueError("parts must hold at least one pair, each with an integer count of at least 1.")
-        if (
-            len({pair.removal.interval for pair, _ in parts} | {pair.addition.interval for pair, _ in parts})
-            > 1
-        ):
+        if len({pair.removal.interval for pair, _ in parts} | {pair.addition.interval for pair, _ in parts}) > 1:
             raise ValueError("The pairs have different intervals: discretise all of them with one interval.")
         self.interval = parts[0][0].removal.interval
         self._directions = [_direction([(pair.removal, count) for pair, count in parts])]
@@ -382,9 +380,7 @@ class Composition:
 
 
 def _direction(parts: Sequence[tuple[PrivacyLoss, int]]) -> _Direction:
-    log_finite = sum(
-        count * math.log1p(-loss.infinity) if loss.infinity < 1.0 else -math.inf for loss, count in parts
-    )
+    log_finite = sum(count * math.log1p(-loss.infinity) if loss.infinity < 1.0 else -math.inf for loss, count in parts)
     sums = [make_part(loss.losses, loss.masses, count, loss.indices) for loss, count in parts]
     return _Direction(parts[0][0].interval, -math.expm1(log_finite), TiltedSum(sums))
 

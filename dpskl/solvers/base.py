@@ -106,9 +106,17 @@ class Solver(BaseEstimator, ABC):
 
     Subclasses set ``name``, which registers them, and follow scikit-learn's contract for parameters: the
     constructor stores them and ``plan`` checks them.
+
+    Attributes
+    ----------
+    name : str
+        What ``solver=`` calls it.
+    rank : int
+        ``solver="auto"`` takes the smallest rank among the solvers that accept the loss.
     """
 
     name: ClassVar[str]
+    rank: ClassVar[int]
     _registry: ClassVar[dict[str, type[Solver]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -182,6 +190,8 @@ def make_solver(solver: Any, loss: MarginLoss) -> Solver:
     ValueError
         If there is no such solver or it refuses the loss; the message names those that work.
     """
+    if isinstance(solver, str) and solver == "auto":
+        solver = min(solver_names(loss), key=lambda name: Solver._registry[name].rank)
     if isinstance(solver, str) and solver in Solver._registry:
         made = Solver._registry[solver]()
     elif isinstance(solver, Solver):
@@ -190,7 +200,7 @@ def make_solver(solver: Any, loss: MarginLoss) -> Solver:
         if isinstance(solver, type) and issubclass(solver, Solver):
             raise ValueError(f"solver={solver.__name__} is a class; pass an instance, solver={solver.__name__}()")
         raise ValueError(
-            f"solver={solver!r} does not exist; choose one of {', '.join(map(repr, solver_names()))} "
+            f"solver={solver!r} does not exist; choose 'auto', one of {', '.join(map(repr, solver_names()))}, "
             "or an instance of a class in dpskl.solvers"
         )
     reason = made.refusal(loss)

@@ -83,6 +83,7 @@ class GradientDescent(Solver):
     """
 
     name = "gd"
+    rank = 2
 
     def __init__(
         self,

@@ -51,6 +51,7 @@ class ObjectivePerturbation(Solver):
     """
 
     name = "objective_perturbation"
+    rank = 1
 
     def __init__(self, ridge_share: float | None = None) -> None:
         self.ridge_share = ridge_share
