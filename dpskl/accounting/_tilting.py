@@ -144,11 +144,16 @@ class TiltedSum:
 
         Near the largest tilt that a heavy tail allows, the tilted sum has several far losses at once.
         """
-        for factor in (1.0, 0.7, 0.5, 0.35, 0.25, 0.15):
-            bottom, top, _ = self.window(factor * theta)
-            if top - bottom <= widest:
+        bottom, top, _ = self.window(theta)
+        full, chosen = top - bottom, theta
+        width = full
+        for factor in (0.7, 0.5, 0.35, 0.25, 0.15):
+            if width <= widest:
                 break
-        return factor * theta
+            bottom, top, _ = self.window(factor * theta)
+            if top - bottom < 0.7 * full:  # else the width is not that of a heavy tail
+                width, chosen = top - bottom, factor * theta
+        return chosen
 
 
 def tilted(part: Part, theta: float) -> Array:
@@ -196,7 +201,10 @@ def profile(total: TiltedSum, theta: float, interval: float) -> Profile:
         positions = np.mod(part.indices - centre, size).astype(np.intp)
         transform = rfft(np.bincount(positions, weights, minlength=size))
         spectrum *= np.abs(transform) ** part.times * np.exp(1j * part.times * np.angle(transform))
-    wrapped = np.maximum(irfft(spectrum, size), 0.0)  # rounding leaves negatives; nothing is renormalised
+    # nothing is renormalised; a bound on the rounding of powers and transforms makes up for negative errors
+    rounding = 2.0**-52 * (32 + 4 * sum(part.times for part in total.parts))
+    wrapped = np.maximum(irfft(spectrum, size), 0.0)
+    wrapped += rounding * wrapped.max()
     order = first + np.arange(size)
     masses = wrapped[np.mod(order - shift, size)]
     points = interval * order

@@ -18,7 +18,8 @@ Each rule below answers one way in which such code goes wrong.
    standard deviation of the sum, not like the count.
 7. *Noise of the transform.* Masses are multiplied by exp(theta loss) before and by its inverse after, theta
    being the Chernoff tilt of the question asked, so that rounding is small relative to the answer, down to
-   delta = 1e-15 and below. Negatives are clipped to 0 and nothing is renormalised.
+   delta = 1e-15 and below. A bound on that rounding is added to every point, negatives are clipped to 0 and
+   nothing is renormalised.
 8. *Interval.* It follows from the problem: the variance that splitting adds to the tilted sum moves epsilon
    by less than 5e-5 of itself, unless the largest grid is reached.
 9. *Ends.* Only losses above epsilon count, with weight -expm1(epsilon - loss); searches return the upper end;
@@ -245,7 +246,7 @@ class _Direction:
     computed: dict[float, Profile] = field(default_factory=dict)
 
     def _tame(self, theta: float) -> float:
-        return self.total.tame(theta, self.interval * LARGEST_TRANSFORM / 2.0)
+        return self.total.tame(theta, self.interval * LARGEST_TRANSFORM / 4.0)
 
     def _profile(self, theta: float) -> Profile:
         if theta not in self.computed:
@@ -260,7 +261,7 @@ class _Direction:
             found = self._profile(0.0)
         index = min(int(np.searchsorted(found.points, epsilon)), len(found.points) - 1)
         value = float(found.deltas[index])
-        value += float(found.slopes[index]) * max(0.0, -math.expm1(epsilon - found.points[index]))
+        value += float(found.slopes[index]) * -math.expm1(min(0.0, epsilon - found.points[index]))
         if value > 0.0:
             value = math.exp(min(0.0, math.log(value) + found.log_scale))
         return min(1.0, self.infinity + value + found.outside)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import ABC, abstractmethod
-from math import floor, log2
+from math import floor, log2, prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,10 @@ def round_to_grid(value: Array, scale: float) -> Array:
         return value
     grid = 2.0 ** (floor(log2(scale)) - _GRID_BITS)
     return np.round(value / grid) * grid
+
+
+def _shape(size: int | tuple[int, ...]) -> tuple[int, ...]:
+    return size if isinstance(size, tuple) else (size,)
 
 
 class NoiseSource(ABC):
@@ -102,21 +106,21 @@ class SystemNoise(NoiseSource):
     is_secure = True
 
     @staticmethod
-    def _words(size: int | tuple[int, ...]) -> Array:
-        count = int(np.prod(size))
-        return np.frombuffer(os.urandom(8 * count), dtype=np.uint64).reshape(size)
+    def _words(shape: tuple[int, ...]) -> Array:
+        return np.frombuffer(os.urandom(8 * prod(shape)), dtype=np.uint64).reshape(shape)
 
-    def _one_normal(self, size: int | tuple[int, ...]) -> Array:
-        words = self._words(size)
+    @classmethod
+    def _one_normal(cls, shape: tuple[int, ...]) -> Array:
+        words = cls._words(shape)
         tail = ((words >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-64
-        sign = 1.0 - 2.0 * (words & np.uint64(1)).astype(np.float64)
-        return sign * np.abs(ndtri(tail))
+        # ndtri of a tail is not positive; the lowest bit decides on which side it lies
+        return ndtri(tail) * (1.0 - 2.0 * (words & np.uint64(1)).astype(np.float64))
 
     def standard_normal(self, size: int | tuple[int, ...]) -> Array:
-        return (self._one_normal(size) + self._one_normal(size)) * np.sqrt(0.5)
+        return self._one_normal((2, *_shape(size))).sum(axis=0) * sqrt(0.5)
 
     def standard_exponential(self, size: int | tuple[int, ...]) -> Array:
-        words = self._words(size) >> np.uint64(1)
+        words = self._words(_shape(size)) >> np.uint64(1)
         return -np.log((words.astype(np.float64) + 0.5) * 2.0**-63)
 
 
