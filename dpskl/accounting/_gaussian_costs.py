@@ -75,14 +75,20 @@ class ReplaceOneObjectiveCost(Cost):
         Bound on the gradient of one record over the standard deviation of the noise, in [0, inf].
     shift : float
         log(1 + smoothness / ridge), in [0, inf).
+    output_mu : float, default=0.0
+        The same ratio for the noise on the released minimum, which covers its distance to the exact one.
 
     Notes
     -----
-    With e = epsilon - shift >= 0 the profile is min(2 H(mu, e) + H(2 mu, e), exp(shift) H(2 mu, e)): the log
-    density ratio of the noise is convex in both gradient coefficients, hence largest at a corner; the second
-    bound is group privacy through the data without the record. Below ``shift`` there is no guarantee (delta
-    is 1). Neither a Renyi curve nor a dominating pair is proved, so a composition uses this cost through one
-    point (epsilon, delta) of its profile.
+    With e = epsilon - shift >= 0, m = mu, o = output_mu the profile is the smaller of
+
+    * H(o, e) + 2 H(sqrt(m^2 + o^2), e) + H(sqrt(4 m^2 + o^2), e): the log density ratio of the noise is convex
+      in both gradient coefficients, hence largest at one of four corners, and the output noise composes with
+      each of them;
+    * exp(shift) H(2 sqrt(m^2 + o^2), e): group privacy of the whole through the data without the record.
+
+    Below ``shift`` there is no guarantee (delta is 1). Neither a Renyi curve nor a dominating pair is proved, so
+    a composition uses this cost through one point (epsilon, delta) of its profile.
 
     Examples
     --------
@@ -94,15 +100,17 @@ class ReplaceOneObjectiveCost(Cost):
     has_rdp: ClassVar[bool] = False
     mu: float
     shift: float
+    output_mu: float = 0.0
 
     def __post_init__(self) -> None:
         shift = check_range("shift", self.shift, 0.0, open_high=True)
-        set_fields(self, mu=check_range("mu", self.mu, 0.0), shift=shift)
+        output_mu = check_range("output_mu", self.output_mu, 0.0)
+        set_fields(self, mu=check_range("mu", self.mu, 0.0), shift=shift, output_mu=output_mu)
 
     @property
     def pure_epsilon(self) -> float:
         """Pure guarantee, which exists without a private gradient only."""
-        return self.shift if self.mu == 0.0 else math.inf
+        return self.shift if self.mu == self.output_mu == 0.0 else math.inf
 
     def rdp(self, alpha: float) -> float:
         check_range("alpha", alpha, 1.0, open_low=True)
@@ -115,5 +123,7 @@ class ReplaceOneObjectiveCost(Cost):
         left = epsilon - self.shift
         if left < 0.0:
             return 1.0
-        double = gaussian_delta(2.0 * self.mu, left)
-        return min(1.0, 2.0 * gaussian_delta(self.mu, left) + double, math.exp(min(self.shift, 700.0)) * double)
+        one, two = math.hypot(self.mu, self.output_mu), math.hypot(2.0 * self.mu, self.output_mu)
+        corners = [gaussian_delta(mu, left) for mu in (self.output_mu, one, one, two)]
+        group = math.exp(min(self.shift, 700.0)) * gaussian_delta(2.0 * one, left)
+        return min(1.0, math.fsum(corners), group)

@@ -316,7 +316,7 @@ class PrivacyAccountant:
         # The first cost was chosen before anything was seen, so its own exact curve decides; the rule of the
         # ledger goes on counting it in its own measure.
         if not ledger.entries and cost.delta(self.epsilon) <= self.delta * (1 + 1e-9):
-            ledger.filter._record(cost)
+            ledger.filter.record(cost)
             return
         try:
             ledger.filter.spend(cost)

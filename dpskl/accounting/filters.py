@@ -77,8 +77,8 @@ class Filter(ABC):
         """Whether a cost fits a finite budget."""
 
     @abstractmethod
-    def _record(self, cost: Cost) -> None:
-        """Add the charge of a cost."""
+    def record(self, cost: Cost) -> None:
+        """Add the charge of a cost that was granted elsewhere, without asking whether it fits."""
 
     def can_spend(self, cost: Cost) -> bool:
         """Whether :meth:`spend` would accept a cost.
@@ -118,7 +118,7 @@ class Filter(ABC):
                 charged,
                 remaining,
             )
-        self._record(cost)
+        self.record(cost)
 
 
 class GDPFilter(Filter):
@@ -184,7 +184,7 @@ class GDPFilter(Filter):
         shift = math.fsum([*self._shifts, total.shift])
         return square <= self.mu**2 * (1.0 + _SLACK) and shift <= self.max_shift
 
-    def _record(self, cost: Cost) -> None:
+    def record(self, cost: Cost) -> None:
         total = _gaussian(cost)
         self._squares.append(math.inf if total is None else total.mu**2)
         self._shifts.append(math.inf if total is None else total.shift)
@@ -251,7 +251,7 @@ class RDPFilter(Filter):
     def _fits(self, cost: Cost) -> bool:
         return math.fsum([*self._charges, self.charge(cost)]) <= self._budget * (1.0 + _SLACK)
 
-    def _record(self, cost: Cost) -> None:
+    def record(self, cost: Cost) -> None:
         self._charges.append(self.charge(cost))
 
 
@@ -334,7 +334,7 @@ class BasicFilter(Filter):
         fits = self._epsilon_spent + exact(epsilon) <= exact(self.epsilon)
         return fits and self._delta_spent + exact(delta) <= exact(self.delta)
 
-    def _record(self, cost: Cost) -> None:
+    def record(self, cost: Cost) -> None:
         epsilon, delta = self._charges(cost)
         if epsilon == math.inf:
             self._infinite = True

@@ -127,7 +127,7 @@ class PerturbedObjective(Mechanism):
         if self.neighbours == "add_remove":
             return GaussianCost(sqrt(self.n_outputs) * hypot(t, m), shift=self.n_outputs * self.shift)
         if self.n_outputs == 1:
-            return ReplaceOneObjectiveCost(hypot(t, m), self.shift)
+            return ReplaceOneObjectiveCost(t, self.shift, output_mu=m)
         return ApproximateCost(self.epsilon, self.delta)
 
     def release(self, problem: Problem, noise: NoiseSource) -> Array:
