@@ -146,17 +146,6 @@ def row_norms(X: Any) -> Array:
     return np.sqrt(norms, out=norms)
 
 
-def _clip(residuals: Array, lower: Array, upper: Array) -> None:
-    """Scale each residual down to a norm of at most its bound ``upper = -lower``, in place."""
-    if residuals.ndim == 1:
-        np.maximum(residuals, lower, out=residuals)
-        np.minimum(residuals, upper, out=residuals)
-    else:
-        norms = np.sqrt(np.einsum("ik,ik->i", residuals, residuals))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            residuals *= np.fmin(1, upper / norms)[:, None]
-
-
 class Problem:
     """Bounded rows, targets and loss of one classification problem.
 
@@ -195,7 +184,8 @@ class Problem:
         self.n_samples, self.n_features = X.shape
         self.n_outputs = n_outputs
         self._rows = _Rows(X)
-        self._bounds: tuple[float, tuple[Array, Array]] | None = None
+        self._lowest: tuple[float, Array] | None = None
+        self._signed: Array | None = None
         norms = row_norms(X)
         # The computed norm can be short by a relative (d + 4) 2^-53: stay inside by more than that.
         slack = max(1e-12, (self.n_features + 4) * 2.0**-51)
@@ -231,6 +221,27 @@ class Problem:
         scale = self._scale[block.rows]
         values *= scale if values.ndim == 1 else scale[:, None]
         out[: self.n_features] += block.XT @ values
+
+    # Labels of one margin-loss output are signs; folded into the scale of a row they cost nothing.
+
+    def _block_margins(self, block: _Block, weights: Array) -> Array:
+        margins = block.X @ weights[: self.n_features]
+        margins *= self._signed_scale()[block.rows]
+        if self.intercept:
+            margins += (self.intercept * weights[-1]) * self._block_targets(block)
+        return margins
+
+    def _add_slopes(self, block: _Block, slopes: Array, out: Array) -> None:
+        """Add the block's part of the gradient to ``out``; ``slopes`` is overwritten."""
+        if self.intercept:
+            out[-1] += self.intercept * (self._block_targets(block) @ slopes)
+        slopes *= self._signed_scale()[block.rows]
+        out[: self.n_features] += block.XT @ slopes
+
+    def _signed_scale(self) -> Array:
+        if self._signed is None:
+            self._signed = self._scale * self.targets
+        return self._signed
 
     def _block_targets(self, block: _Block) -> Array:
         assert self.targets is not None, "scores only: this problem has no targets"
@@ -272,21 +283,26 @@ class Problem:
         """
         assert self.loss is not None
         out = np.zeros(weights.shape)
-        bounds = None if clip_norm == inf else self._residual_bounds(clip_norm)
+        lowest = self._lowest_residuals(clip_norm)
         for block in self._rows:
-            residuals = self.loss.residuals(self._block_scores(block, weights), self._block_targets(block))
-            if bounds is not None:
-                _clip(residuals, *(bound[block.rows] for bound in bounds))
-            self._add_adjoint(block, residuals, out)
+            if isinstance(self.loss, MarginLoss) and self.n_outputs == 1:
+                slopes = self.loss.slope(self._block_margins(block, weights))
+                np.maximum(slopes, lowest[block.rows], out=slopes)  # slopes are not positive
+                self._add_slopes(block, slopes, out)
+            else:
+                residuals = self.loss.residuals(self._block_scores(block, weights), self._block_targets(block))
+                norms = np.sqrt(np.einsum("ik,ik->i", residuals, residuals))
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    residuals *= np.fmin(1, lowest[block.rows] / -norms)[:, None]
+                self._add_adjoint(block, residuals, out)
         return out
 
-    def _residual_bounds(self, clip_norm: float) -> tuple[Array, Array]:
-        """Return -+ ``clip_norm / ||row_i||``, kept from the last call: an iteration asks for the same again."""
-        if self._bounds is None or self._bounds[0] != clip_norm:
+    def _lowest_residuals(self, clip_norm: float) -> Array:
+        """Return ``-clip_norm / ||row_i||``, kept from the last call: an iteration asks for the same again."""
+        if self._lowest is None or self._lowest[0] != clip_norm:
             with np.errstate(divide="ignore"):
-                upper = clip_norm * (1 - 1e-12) / self.row_norms  # inf for rows of zeros
-            self._bounds = clip_norm, (-upper, upper)
-        return self._bounds[1]
+                self._lowest = clip_norm, -clip_norm * (1 - 1e-12) / self.row_norms  # -inf for rows of zeros
+        return self._lowest[1]
 
     # -- along a ray ----------------------------------------------------------------------------------
 
@@ -340,10 +356,9 @@ class Problem:
         assert isinstance(self.loss, MarginLoss), "second-order passes are for margin losses"
         gradient = np.zeros(self.n_weights)
         for block in self._rows:
-            targets = self._block_targets(block)
-            margins = targets * self._block_scores(block, weights)
+            margins = self._block_margins(block, weights)
             use(block, self.loss.curvature(margins))
-            self._add_adjoint(block, targets * self.loss.slope(margins), gradient)
+            self._add_slopes(block, self.loss.slope(margins), gradient)
         return gradient
 
     def weighted_gram(self, weights: Array) -> Array:
@@ -388,6 +403,7 @@ class Problem:
         part.__dict__.update(self.__dict__)
         part.targets = np.ascontiguousarray(self.targets[:, k])
         part.n_outputs = 1
+        part._signed = None
         return part
 
     def batch(self, indices: Array) -> Problem:
@@ -397,7 +413,8 @@ class Problem:
         part.X = self.X[indices]
         part._rows = _Rows(part.X)
         part.n_samples = len(indices)
-        part._scale, part.row_norms, part._bounds = self._scale[indices], self.row_norms[indices], None
+        part._scale, part.row_norms = self._scale[indices], self.row_norms[indices]
+        part._lowest = part._signed = None
         part.targets = None if self.targets is None else self.targets[indices]
         return part
 

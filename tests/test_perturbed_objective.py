@@ -145,10 +145,8 @@ def test_exact_two_dimensional_law_stays_below_the_stated_profile(loss, neighbou
         points = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
         cell = (axis[1] - axis[0]) ** 2
         p = density(np.vstack([rest, first]), loss, ridge, sigma, points) * cell
-        q = (
-            density(rest if neighbours == "add_remove" else np.vstack([rest, second]), loss, ridge, sigma, points)
-            * cell
-        )
+        other = rest if neighbours == "add_remove" else np.vstack([rest, second])
+        q = density(other, loss, ridge, sigma, points) * cell
         assert p.sum() == pytest.approx(1, abs=2e-3)
         a, t = log1p(loss.curvature_bound / ridge), 1 / sigma
         for epsilon in np.linspace(a, a + 2 * t, 4):
