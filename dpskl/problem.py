@@ -27,9 +27,11 @@ Array = np.ndarray[Any, Any]
 
 # A dense block should stay in the cache between its two uses, and be worth the 40 microseconds of its overhead.
 _BLOCK_BYTES = 1 << 21
-# Sparse blocks are larger, since every call into scipy costs about 20 microseconds. Their height must not
-# depend on the number of stored values, which is not public: it enters the bound on rounding below.
-_SPARSE_HEIGHT = 24576
+# Sparse blocks are views and as high as may be, since every call into scipy costs about 20 microseconds; where their
+# values are cast or squared they are lower. Heights must not depend on the number of stored values, which is not
+# public: they enter the bound on rounding below.
+_SPARSE_HEIGHT = 49152
+_SPARSE_COPY_HEIGHT = 8192
 _GRAM_HEIGHT = 1024
 
 
@@ -49,7 +51,7 @@ def summation_depth(n_samples: int, n_features: int) -> int:
     Within a block the order is BLAS's own, so each of its rows may cost one rounding; then the blocks are
     added one by one. The worse of the dense and the sparse layout is returned, so that the number is public.
     """
-    heights = (_dense_height(n_features), _SPARSE_HEIGHT)
+    heights = (_dense_height(n_features), _SPARSE_HEIGHT, _SPARSE_COPY_HEIGHT)
     return max(min(height, n_samples) + -(-n_samples // height) for height in heights) + 8
 
 
@@ -92,14 +94,15 @@ def _compressed(kind: Any, shape: tuple[int, int], arrays: tuple[Array, Array, A
 class _Rows:
     """The rows of ``X`` in cache-sized float64 blocks, without a copy of ``X``."""
 
-    def __init__(self, X: Any) -> None:
+    def __init__(self, X: Any, *, to_square: bool = False) -> None:
         self.X = X = X if sp.issparse(X) else np.asarray(X)  # a memory map as a plain array
         n, d = X.shape
         self._kept: list[_Block] | None = None
         self._buffer: Array | None = None
         if sp.issparse(X):
-            self.height = _SPARSE_HEIGHT
-            if X.dtype == np.float64:
+            is_view = X.dtype == np.float64
+            self.height = _SPARSE_HEIGHT if is_view and not to_square else _SPARSE_COPY_HEIGHT
+            if is_view:
                 self._kept = list(_sparse_blocks(X, self.height))
             return
         self.height = _dense_height(d)
@@ -138,7 +141,7 @@ def row_norms(X: Any) -> Array:
     norms = np.empty(X.shape[0])
     # a square that overflows gives an infinite norm, and the row is then scaled to nothing
     with np.errstate(over="ignore"):
-        for block in _Rows(X):
+        for block in _Rows(X, to_square=True):
             if sp.issparse(block.X):
                 norms[block.rows] = _squared(block.X).sum(axis=1)
             else:
@@ -425,7 +428,7 @@ class Problem:
         """
         squares = weights * weights
         norms = np.empty(self.n_samples)
-        for block in self._rows:
+        for block in _Rows(self.X, to_square=True):
             scale = self._scale[block.rows]
             norms[block.rows] = (_squared(block.X) @ squares[: self.n_features]) * (scale * scale)
         if self.intercept:
