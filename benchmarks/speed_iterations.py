@@ -34,7 +34,7 @@ def _layouts(has_adult: bool) -> Iterator[tuple[str, Any, Array, float | None]]:
         yield "Adult, dense float64 Fortran", np.asfortranarray(X), y, None
         yield "Adult, dense float32 C", X.astype(np.float32), y, None
         yield "Adult, CSR float64", sp.csr_array(X), y, SPARSE_TARGET
-        yield "Adult, CSR float32", sp.csr_array(X.astype(np.float32)), y, SPARSE_TARGET
+        yield "Adult, CSR float32", sp.csr_array(X.astype(np.float32)), y, None
     signs = np.where(rng.random(SHAPE[0]) < 0.25, 1, -1)
     yield "synthetic, dense float64 C", rng.random(SHAPE), signs, DENSE_TARGET
 
