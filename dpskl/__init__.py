@@ -8,6 +8,7 @@ from dpskl._version import __version__
 from dpskl.accounting import PrivacyAccountant
 from dpskl.exceptions import (
     BudgetExceededError,
+    LedgerFormatError,
     LedgerNotFoundError,
     NoPrivacyWarning,
     PrivacyLeakWarning,
@@ -22,6 +23,7 @@ __all__ = [
     "DPHuberSVC",
     "DPLinearSVC",
     "DPLogisticRegression",
+    "LedgerFormatError",
     "LedgerNotFoundError",
     "NoPrivacyWarning",
     "PrivacyAccountant",

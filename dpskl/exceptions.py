@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "BudgetExceededError",
+    "LedgerFormatError",
     "LedgerNotFoundError",
     "NoPrivacyWarning",
     "PrivacyLeakWarning",
@@ -22,9 +23,13 @@ class BudgetExceededError(ValueError):
 class LedgerNotFoundError(LookupError):
     """The ledger behind a :class:`~dpskl.PrivacyAccountant` cannot be reached.
 
-    A handle that was pickled can be printed anywhere, but it spends only where its ledger is:
-    it fails closed instead of starting a second, empty ledger.
+    A handle can be printed anywhere, but it spends only where its file is: it fails closed instead of starting
+    a second, empty ledger.
     """
+
+
+class LedgerFormatError(ValueError):
+    """What is at the path of a ledger is none, or one that this version cannot read."""
 
 
 class PrivacyLeakWarning(UserWarning):

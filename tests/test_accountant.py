@@ -161,41 +161,63 @@ def test_what_it_prints_and_hashes_to_does_not_change_with_spends():
     assert (repr(accountant), joblib.hash(accountant), pickle.dumps(accountant)) == before
 
 
-def test_in_another_interpreter_it_prints_and_refuses_to_spend():
-    accountant = PrivacyAccountant(epsilon=5.0)
-    code = (
+def run_elsewhere(accountant, code):
+    """Run code in another interpreter that has unpickled the accountant."""
+    head = (
         "import pickle, sys; from dpskl import LedgerNotFoundError; from dpskl.accounting import PureCost\n"
-        "accountant = pickle.load(sys.stdin.buffer); print(repr(accountant))\n"
+        "accountant = pickle.load(sys.stdin.buffer)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", head + code], input=pickle.dumps(accountant), capture_output=True, check=True
+    )
+    return run.stdout.decode()
+
+
+def test_another_interpreter_reaches_the_same_ledger():
+    accountant = PrivacyAccountant(epsilon=5.0)
+    accountant.spend(PureCost(0.1))
+    printed = run_elsewhere(accountant, "accountant.spend(PureCost(0.1)); print(repr(accountant), len(accountant))")
+    assert printed.split() == [*repr(accountant).split(), "2"]
+    assert len(accountant) == 2  # the temporary ledger outlives the other process
+
+
+def test_where_the_file_is_gone_it_prints_and_refuses_to_spend(tmp_path):
+    accountant = PrivacyAccountant(epsilon=5.0, path=tmp_path / "ledger")
+    pickled = pickle.dumps(accountant)
+    accountant.spend(PureCost(0.1))
+    for file in tmp_path.iterdir():
+        file.unlink()
+    with pytest.raises(LedgerNotFoundError, match="no ledger at"):
+        accountant.spend(PureCost(0.1))
+    code = (
+        "print(repr(accountant))\n"
         "try: accountant.spend(PureCost(0.1))\n"
         "except LedgerNotFoundError as error: print('refused:', error)\n"
     )
-    run = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(accountant), capture_output=True, check=True)
-    printed = run.stdout.decode()
+    printed = run_elsewhere(pickle.loads(pickled), code)
     assert repr(accountant) in printed
     assert "refused:" in printed
-    assert len(accountant) == 0
+    assert list(tmp_path.iterdir()) == []  # nothing was made
 
 
-def _spend_in_fork(accountant, queue):
-    try:
-        accountant.spend(PureCost(0.1))
-        queue.put("spent")
-    except LedgerNotFoundError:
-        queue.put("refused")
+def _spend_in_child(accountant, queue):
+    accountant.spend(PureCost(0.1))
+    queue.put(len(accountant))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_child_refuses_to_spend():
-    """It has a copy of the ledger in its memory, and a spend there would be lost to everybody else."""
-    if "fork" not in multiprocessing.get_all_start_methods():
-        pytest.skip("this platform does not fork")
-    context = multiprocessing.get_context("fork")
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+def test_children_spend_on_the_same_ledger(method):
+    context = multiprocessing.get_context(method)
     accountant, queue = PrivacyAccountant(), context.Queue()
-    child = context.Process(target=_spend_in_fork, args=(accountant, queue))
+    accountant.spend(PureCost(0.1))  # the parent has a connection, which must not be used after a fork
+    child = context.Process(target=_spend_in_child, args=(accountant, queue))
     child.start()
-    assert queue.get(timeout=30) == "refused"
+    assert queue.get(timeout=60) == 2
     child.join()
-    assert len(accountant) == 0
+    accountant.spend(PureCost(0.1))
+    assert len(accountant) == 3
+    assert accountant.verify()
 
 
 def test_racing_threads_never_exceed_the_ceiling():
@@ -216,7 +238,7 @@ def test_racing_threads_never_exceed_the_ceiling():
     for thread in threads:
         thread.join()
     assert len(granted) == len(accountant) == 50
-    assert [entry.index for entry in accountant.entries()] == list(range(50))
+    assert accountant.verify()
 
 
 # -- the report -----------------------------------------------------------------------------------------

@@ -1,11 +1,6 @@
 """Privacy accounting: costs, conversions, calibration and filters, as functions of numbers alone."""
 
-from dpskl.accounting.accountant import (
-    Entry,
-    PrivacyAccountant,
-    PrivacyReport,
-    Spent,
-)
+from dpskl.accounting.accountant import Partition, PrivacyAccountant
 from dpskl.accounting.calibration import (
     RDPOrder,
     gaussian_mu,
@@ -54,6 +49,8 @@ from dpskl.accounting.privacy_loss import (
     PrivacyLoss,
     PrivacyLossPair,
 )
+from dpskl.accounting.report import Entry, PrivacyReport
+from dpskl.accounting.tally import Spent
 from dpskl.accounting.token_pool import (
     TokenPool,
     UnplannedQuestionError,
@@ -72,6 +69,7 @@ __all__ = [
     "GDPFilter",
     "GaussianCost",
     "LaplaceCost",
+    "Partition",
     "PrivacyAccountant",
     "PrivacyLoss",
     "PrivacyLossPair",

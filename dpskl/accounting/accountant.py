@@ -2,176 +2,110 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 import threading
 import time
 import uuid
-from dataclasses import dataclass, field
-from itertools import groupby
-from math import inf, isnan, sqrt
-from typing import Any, NamedTuple
+import weakref
+from math import inf, isnan
+from pathlib import Path
+from typing import Any
 
 from dpskl._version import __version__
-from dpskl.accounting.conversion import gaussian_epsilon
-from dpskl.accounting.costs import Cost, compose
-from dpskl.accounting.filters import BasicFilter, Filter, FilterRefusal, GDPFilter, RDPFilter
+from dpskl.accounting.costs import Cost
+from dpskl.accounting.filters import FilterRefusal
+from dpskl.accounting.ledger import Ledger
+from dpskl.accounting.report import Entry, PrivacyReport, at
+from dpskl.accounting.tally import COMPOSITIONS, Cell, Spent, Tally
 from dpskl.exceptions import BudgetExceededError, LedgerNotFoundError
 
-__all__ = ["Entry", "PrivacyAccountant", "PrivacyReport", "Spent"]
+__all__ = ["Partition", "PrivacyAccountant"]
 
-_FILTERS: dict[str, type[Filter]] = {"rdp": RDPFilter, "basic": BasicFilter, "gdp": GDPFilter}
-
-
-class Spent(NamedTuple):
-    """An (epsilon, delta) pair."""
-
-    epsilon: float
-    delta: float
+PathLike = str | os.PathLike[str]
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One spend, as it was charged.
+class _Book:
+    """A ledger as this process knows it: its facts, and its entries up to the last that was read."""
 
-    Attributes
-    ----------
-    index : int
-        Position in the ledger, from 0.
-    cost : Cost
-    neighbours : str
-    solver, estimator, label : str or None
-    n_samples : int or None
-        Public number of records.
-    is_seeded : bool
-        Whether the noise came from a seed; the guarantee of such an entry is void.
-    time : float
-        Seconds since the epoch.
-    process : int
-    version : str
-        Of dpskl.
-    """
+    def __init__(self, ledger: Ledger, facts: dict[str, Any]) -> None:
+        self.ledger, self.facts = ledger, facts
+        self.tally = Tally(facts["composition"], float(facts["epsilon"]), facts["delta"])
+        self.entries: list[Entry] = []
+        self.last = 0
 
-    index: int
-    cost: Cost
-    neighbours: str
-    solver: str | None
-    estimator: str | None
-    label: str | None
-    n_samples: int | None
-    is_seeded: bool
-    time: float
-    process: int
-    version: str
+    @property
+    def neighbours(self) -> str | None:
+        return self.entries[0].neighbours if self.entries else None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that ``json.dumps`` takes."""
-        return {**self.__dict__, "cost": self.cost.to_dict()}
+    def catch_up(self) -> None:
+        """Read what this and other processes have added."""
+        with self.ledger.lock:
+            for number, body in self.ledger.bodies(after=self.last):
+                entry = Entry.from_dict(body)
+                self.tally.record(entry.cost, entry.partition)
+                self.entries.append(entry)
+                self.last = number
+
+    def spend(self, entry: Entry) -> None:
+        """Check and insert in one transaction; raises FilterRefusal or ValueError, and then nothing is changed."""
+        with self.ledger.transaction() as append:
+            self.catch_up()
+            if self.neighbours not in (None, entry.neighbours):
+                raise ValueError(
+                    f"neighbours={entry.neighbours!r}, but this ledger counts for {self.neighbours!r}; "
+                    "costs under two relations have no common total, use one accountant for each"
+                )
+            self.tally.check(entry.cost, entry.partition)
+            append(entry.to_dict())
+        self.catch_up()
 
 
-@dataclass(frozen=True)
-class PrivacyReport:
-    """What a ledger says of itself; ``print`` shows the text.
-
-    Attributes
-    ----------
-    spent : Spent
-        Composition of the entries, as tight as their costs allow.
-    ceiling : Spent
-    composition, neighbours : str
-    entries : tuple of Entry
-    """
-
-    spent: Spent
-    ceiling: Spent
-    composition: str
-    neighbours: str | None
-    entries: tuple[Entry, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that ``json.dumps`` takes (an infinite epsilon becomes the string ``"inf"``)."""
-        return {
-            "epsilon": _plain(self.spent.epsilon),
-            "delta": self.spent.delta,
-            "ceiling": {"epsilon": _plain(self.ceiling.epsilon), "delta": self.ceiling.delta},
-            "composition": self.composition,
-            "neighbours": self.neighbours,
-            "holds": not any(entry.is_seeded for entry in self.entries),
-            "entries": [entry.to_dict() for entry in self.entries],
-        }
-
-    def __str__(self) -> str:
-        count = len(self.entries)
-        ceiling = f"a ceiling of {_at(*self.ceiling)} by {self.composition!r} composition"
-        lines = [
-            f"{count} {'spend' if count == 1 else 'spends'}, together {_at(*self.spent)}",
-            f"{ceiling if self.ceiling.epsilon < inf else 'no ceiling'}, "
-            f"neighbours {self.neighbours or 'not fixed yet'}",
-        ]
-        if len({entry.cost for entry in self.entries}) > 1:
-            lines.append("(the total holds if every cost was fixed before the first result was seen)")
-        if any(entry.is_seeded for entry in self.entries):
-            lines.append("NO GUARANTEE HOLDS for entries marked 'seeded': their noise can be reproduced")
-        for line, alike in groupby(self.entries, self._line):
-            lines.append(f"  {len(list(alike))} x {line}")
-        return "\n".join(lines)
-
-    def _line(self, entry: Entry) -> str:
-        words = [entry.label, entry.estimator, entry.solver, f"n={entry.n_samples}" if entry.n_samples else None]
-        words.append("seeded" if entry.is_seeded else None)
-        facts = ", ".join(word for word in words if word)
-        own = _at(entry.cost.epsilon(self.spent.delta), self.spent.delta)
-        return f"{own} by {facts}" if facts else own
-
-    __repr__ = __str__
+# One book for each ledger and one handle for each view of it, as long as somebody holds them.
+_BOOKS: weakref.WeakValueDictionary[str, _Book] = weakref.WeakValueDictionary()
+_HANDLES: weakref.WeakValueDictionary[tuple[str, Cell | None], PrivacyAccountant] = weakref.WeakValueDictionary()
+_REGISTRY_LOCK = threading.RLock()
 
 
-def _at(epsilon: float, delta: float) -> str:
-    return f"epsilon = {epsilon:.6g} at delta = {delta:g}"
+def _after_fork_in_child() -> None:
+    global _REGISTRY_LOCK
+    _REGISTRY_LOCK = threading.RLock()  # another thread of the parent may have held it
 
 
-def _plain(number: float) -> float | str:
-    return "inf" if number == inf else number
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-def _remaining(rule: Filter) -> Spent:
-    """Return what a rule still admits; for the Gaussian ones as the epsilon of one Gaussian release."""
-    if isinstance(rule, BasicFilter):
-        return Spent(rule.remaining, rule.delta_remaining)
-    if rule.remaining == inf:
-        return Spent(inf, rule.delta)
-    square = 2 * rule.remaining / rule.order.alpha if isinstance(rule, RDPFilter) else rule.remaining
-    return Spent(gaussian_epsilon(sqrt(square), rule.delta), rule.delta)
+def _reopen(path: str, facts: dict[str, Any], cell: Cell | None) -> PrivacyAccountant:
+    """Return the handle that a pickle describes. It looks for the file when it is used, and never makes one."""
+    with _REGISTRY_LOCK:
+        handle = _HANDLES.get((facts["id"], cell))
+        if handle is None:
+            handle = object.__new__(PrivacyAccountant)
+            handle._fill(path, facts, cell)
+        return handle
 
 
-@dataclass
-class _Ledger:
-    filter: Filter
-    process: int = field(default_factory=os.getpid)
-    neighbours: str | None = None
-    entries: list[Entry] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+def _temporary_path() -> Path:
+    """Return a path in a private folder that is removed when this process ends (and by no child of it)."""
+    folder, process = tempfile.mkdtemp(prefix="dpskl-"), os.getpid()
 
+    def remove() -> None:
+        if os.getpid() == process:
+            shutil.rmtree(folder, ignore_errors=True)
 
-# Ledgers live as long as the process: a handle that comes back from a pickle must find its own.
-_LEDGERS: dict[str, _Ledger] = {}
-_HANDLES: dict[str, PrivacyAccountant] = {}
-
-
-def _reopen(key: str, epsilon: float, delta: float, composition: str) -> PrivacyAccountant:
-    known = _HANDLES.get(key)
-    if known is not None:
-        return known
-    handle = object.__new__(PrivacyAccountant)
-    handle._fill(key, epsilon, delta, composition)
-    return handle
+    atexit.register(remove)
+    return Path(folder) / "ledger.sqlite"
 
 
 class PrivacyAccountant:
     """A handle on a ledger of privacy spends, with an optional ceiling.
 
-    Copies, clones and pickles of a handle all reach the same ledger, so that one total stays right through
-    ``clone``, pipelines and searches. The ledger lives in the process that made it: in another process, such as a
-    worker of ``n_jobs=2``, a handle can be printed, and ``spend`` raises instead of counting where nobody looks.
+    Copies, clones, pickles and workers all reach the same file, so that one total stays right through ``clone``,
+    pipelines, ``GridSearchCV(n_jobs=2)``, crashes and separate processes. A spend is on disk before the data are used:
+    a crash can charge too much, never too little.
 
     Parameters
     ----------
@@ -179,15 +113,21 @@ class PrivacyAccountant:
         Ceiling, positive. ``inf`` records and never refuses.
     delta : float, default=1e-6
         Delta of the ceiling, in [0, 1). 0 admits pure costs only and implies ``composition="basic"``.
+    path : path-like or None, default=None
+        File of the ledger. An existing one is continued, if it was made with the same ceiling. ``None`` makes a
+        temporary one, which is removed when this process ends.
     composition : {"rdp", "basic", "gdp"}, default="rdp"
         How spends count against the ceiling. Each rule is valid although later costs may be chosen after
         seeing earlier results: Renyi divergence at one order that is fixed here, sums of epsilon and delta,
-        or Gaussian differential privacy (Gaussian costs only).
+        or Gaussian differential privacy (Gaussian costs only). Into an empty ledger a cost whose own exact
+        (epsilon, delta) is within the ceiling is always granted.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range.
+        If a parameter is out of range, or an existing ledger has another ceiling.
+    LedgerFormatError
+        If there is something else at ``path``.
 
     Examples
     --------
@@ -200,23 +140,58 @@ class PrivacyAccountant:
     (Spent(epsilon=1.0, delta=0), Spent(epsilon=0.0, delta=0.0))
     """
 
-    epsilon: float
-    delta: float
-    composition: str
+    def __init__(
+        self, epsilon: float = inf, delta: float = 1e-6, path: PathLike | None = None, composition: str = "rdp"
+    ) -> None:
+        facts = _checked_facts(epsilon, delta, composition)
+        target = _temporary_path() if path is None else Path(path)
+        if path is not None and target.exists():
+            existing = Ledger.open(target).facts()
+            for name in ("epsilon", "delta", "composition"):
+                if existing[name] != facts[name]:
+                    raise ValueError(
+                        f"{name}={facts[name]!r}, but the ledger at {target} was made with {existing[name]!r}; "
+                        "a ceiling is fixed for good, PrivacyAccountant.open(path) takes it from the file"
+                    )
+            facts = existing
+        else:
+            Ledger.create(target, facts)
+        self._fill(str(target.resolve()), facts, None)
 
-    def __init__(self, epsilon: float = inf, delta: float = 1e-6, *, composition: str = "rdp") -> None:
-        if isnan(epsilon) or epsilon <= 0:
-            raise ValueError(f"epsilon={epsilon!r} must be a positive number; inf records without a ceiling")
-        if not 0 <= delta < 1:
-            raise ValueError(f"delta={delta!r} must lie in [0, 1); 0 admits pure costs only")
-        if composition not in _FILTERS:
-            raise ValueError(f"composition={composition!r} must be one of {', '.join(map(repr, _FILTERS))}")
-        self._fill(uuid.uuid4().hex, epsilon, delta, "basic" if delta == 0 else composition)
-        _LEDGERS[self._key] = _Ledger(_FILTERS[self.composition](epsilon, delta))
-        _HANDLES[self._key] = self
+    @classmethod
+    def create(
+        cls, path: PathLike, epsilon: float = inf, delta: float = 1e-6, composition: str = "rdp"
+    ) -> PrivacyAccountant:
+        """Make a ledger at ``path``; FileExistsError if there is something already."""
+        facts = _checked_facts(epsilon, delta, composition)
+        return _reopen(Ledger.create(path, facts).path, facts, None)
 
-    def _fill(self, key: str, epsilon: float, delta: float, composition: str) -> None:
-        self._key, self.epsilon, self.delta, self.composition = key, epsilon, delta, composition
+    @classmethod
+    def open(cls, path: PathLike) -> PrivacyAccountant:
+        """Open the ledger at ``path``, with the ceiling it was made with; LedgerNotFoundError if there is none."""
+        ledger = Ledger.open(path)
+        return _reopen(ledger.path, ledger.facts(), None)
+
+    def _fill(self, path: str, facts: dict[str, Any], cell: Cell | None) -> None:
+        self.path, self._facts, self._cell = path, facts, cell
+        self._book: _Book | None = None
+        with _REGISTRY_LOCK:
+            _HANDLES[facts["id"], cell] = self
+
+    @property
+    def epsilon(self) -> float:
+        """Ceiling."""
+        return float(self._facts["epsilon"])
+
+    @property
+    def delta(self) -> float:
+        """Delta of the ceiling."""
+        return float(self._facts["delta"])
+
+    @property
+    def composition(self) -> str:
+        """How spends count against the ceiling."""
+        return str(self._facts["composition"])
 
     # -- a handle: whatever copies it, there is one ledger ----------------------------------------------
 
@@ -230,26 +205,39 @@ class PrivacyAccountant:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self._key, self.epsilon, self.delta, self.composition)
+        return _reopen, (self.path, self._facts, self._cell)
 
     def __repr__(self) -> str:
         # constant under spends: joblib hashes and scikit-learn compares parameters by what they print
-        return f"PrivacyAccountant(epsilon={self.epsilon!r}, delta={self.delta!r}, composition={self.composition!r})"
+        cell = f", {self._cell[0]}={self._cell[1]!r}" if self._cell else ""
+        return (
+            f"PrivacyAccountant(epsilon={self.epsilon!r}, delta={self._facts['delta']!r}, "
+            f"composition={self.composition!r}{cell})"
+        )
 
     def __len__(self) -> int:
-        return len(self._ledger().entries)
+        return len(self.entries())
 
     def __bool__(self) -> bool:
         return True
 
-    def _ledger(self) -> _Ledger:
-        ledger = _LEDGERS.get(self._key)
-        if ledger is None or ledger.process != os.getpid():
+    def _open_book(self) -> _Book:
+        with _REGISTRY_LOCK:
+            if self._book is None:
+                self._book = _BOOKS.get(self._facts["id"]) or self._find_book()
+            book = self._book
+        return book
+
+    def _find_book(self) -> _Book:
+        ledger = Ledger.open(self.path)
+        facts = ledger.facts()
+        if facts["id"] != self._facts["id"]:
             raise LedgerNotFoundError(
-                f"the ledger of {self!r} lives in the memory of the process that made it, which this is not; "
-                "fit in that process (n_jobs=1, or joblib's threading backend)"
+                f"the ledger at {self.path} is another one than this accountant was made for; "
+                "PrivacyAccountant.open(path) gives a handle on the new one"
             )
-        return ledger
+        book = _BOOKS[facts["id"]] = _Book(ledger, facts)
+        return book
 
     # -- spending -----------------------------------------------------------------------------------------
 
@@ -283,62 +271,96 @@ class PrivacyAccountant:
         BudgetExceededError
             If the ceiling does not allow it; nothing is charged then.
         LedgerNotFoundError
-            If the ledger lives in another process.
+            If the file of the ledger is gone.
         ValueError
             If the neighbour relation is not that of the ledger.
         """
-        ledger = self._ledger()
-        with ledger.lock:
-            if ledger.neighbours not in (None, neighbours):
-                raise ValueError(
-                    f"neighbours={neighbours!r}, but this ledger counts for {ledger.neighbours!r}; "
-                    "costs under two relations have no common total, use one accountant for each"
-                )
-            self._charge(ledger, cost)
-            ledger.neighbours = neighbours
-            ledger.entries.append(
-                Entry(
-                    index=len(ledger.entries),
-                    cost=cost,
-                    neighbours=neighbours,
-                    solver=solver,
-                    estimator=estimator,
-                    label=label,
-                    n_samples=n_samples,
-                    is_seeded=is_seeded,
-                    time=time.time(),
-                    process=os.getpid(),
-                    version=__version__,
-                )
-            )
-
-    def _charge(self, ledger: _Ledger, cost: Cost) -> None:
-        # The first cost was chosen before anything was seen, so its own exact curve decides; the rule of the
-        # ledger goes on counting it in its own measure.
-        if not ledger.entries and cost.delta(self.epsilon) <= self.delta * (1 + 1e-9):
-            ledger.filter.record(cost)
-            return
+        if not isinstance(cost, Cost):
+            raise ValueError(f"cost={cost!r} must be a Cost of dpskl.accounting, such as PureCost(0.1)")
+        if neighbours not in ("add_remove", "replace_one"):
+            raise ValueError(f"neighbours={neighbours!r} must be 'add_remove' or 'replace_one'")
+        if self._cell is not None and neighbours == "replace_one":
+            raise ValueError("a replaced record may change its cell: partitions are for neighbours='add_remove' only")
+        entry = Entry(
+            cost=cost,
+            neighbours=neighbours,
+            solver=solver,
+            estimator=estimator,
+            label=label,
+            partition=self._cell,
+            n_samples=n_samples,
+            is_seeded=is_seeded,
+            time=time.time(),
+            process=os.getpid(),
+            version=__version__,
+        )
         try:
-            ledger.filter.spend(cost)
+            self._open_book().spend(entry)
         except FilterRefusal as refusal:
-            raise BudgetExceededError(
-                f"{_at(cost.epsilon(self.delta), self.delta)} exceeds what is left of the ceiling of "
-                f"{_at(self.epsilon, self.delta)}: {self._reason(refusal, ledger.filter)}. Nothing was charged and no "
-                f"data were used; {'ask for delta=0' if self.delta == 0 else 'ask for a smaller epsilon'} or raise the "
-                "ceiling"
-            ) from refusal
+            raise BudgetExceededError(self._refused(cost, refusal)) from refusal
 
-    def _reason(self, refusal: FilterRefusal, rule: Filter) -> str:
+    def _refused(self, cost: Cost, refusal: FilterRefusal) -> str:
         if refusal.charged == inf:
-            return f"{self.composition!r} composition has no finite measure of it"
-        charged, left = f"{refusal.charged:.4g}", f"{refusal.remaining:.4g}"
-        return f"{self.composition!r} composition charges {charged} of {left} left ({rule.measure})"
+            reason = f"{self.composition!r} composition has no finite measure of it"
+        else:
+            charged, left = f"{refusal.charged:.4g}", f"{refusal.remaining:.4g}"
+            reason = f"{self.composition!r} composition charges {charged} of {left} left"
+        others = [name for name in COMPOSITIONS if name != self.composition and self._would_admit(name, cost)]
+        if others:
+            reason += f"; {' or '.join(map(repr, others))} composition, chosen from the start, would have admitted it"
+        remedy = "ask for delta=0" if self.delta == 0 else "ask for a smaller epsilon"
+        return (
+            f"{at(cost.epsilon(self.delta), self.delta)} exceeds what is left of the ceiling of "
+            f"{at(self.epsilon, self.delta)}: {reason}. Nothing was charged and no data were used; {remedy} or raise "
+            "the ceiling"
+        )
+
+    def _would_admit(self, composition: str, cost: Cost) -> bool:
+        if self.delta == 0:
+            return False
+        tally = Tally(composition, self.epsilon, self.delta)
+        try:
+            for entry in self.entries():
+                tally.check(entry.cost, entry.partition)
+                tally.record(entry.cost, entry.partition)
+            tally.check(cost, self._cell)
+        except FilterRefusal:
+            return False
+        return True
+
+    def partition(self, label: str) -> Partition:
+        """Return handles for disjoint parts of the records, whose spends do not add up.
+
+        Parameters
+        ----------
+        label : str
+            Name of what divides the records, such as ``"site"``. That the parts are disjoint, and that no record
+            moves between them, is declared by the user and not checked.
+
+        Examples
+        --------
+        >>> from dpskl.accounting import PureCost
+        >>> accountant = PrivacyAccountant(epsilon=1.0, delta=0)
+        >>> with accountant.partition("site") as site:
+        ...     site["north"].spend(PureCost(1.0))
+        ...     site["south"].spend(PureCost(1.0))
+        >>> accountant.spent()
+        Spent(epsilon=1.0, delta=0)
+        """
+        if self._cell is not None:
+            raise ValueError("a cell of a partition cannot be divided further; use one partition with finer cells")
+        return Partition(self, label)
 
     # -- reading --------------------------------------------------------------------------------------------
 
+    def _current(self) -> _Book:
+        book = self._open_book()
+        book.catch_up()
+        return book
+
     def entries(self) -> tuple[Entry, ...]:
-        """Return the spends in their order."""
-        return tuple(self._ledger().entries)
+        """Return all spends of the ledger in their order."""
+        return tuple(self._current().entries)
 
     def spent(self, delta: float | None = None) -> Spent:
         """Return the composition of all spends, as tight as their costs allow.
@@ -350,8 +372,9 @@ class PrivacyAccountant:
         delta : float, optional
             Where to state epsilon; default the delta of the ceiling.
         """
-        delta = self.delta if delta is None else delta
-        return Spent(compose(entry.cost for entry in self.entries()).epsilon(delta), delta)
+        book = self._current()
+        with book.ledger.lock:
+            return book.tally.spent(self._facts["delta"] if delta is None else delta)
 
     def remaining(self) -> Spent:
         """Return what can still be spent.
@@ -360,14 +383,55 @@ class PrivacyAccountant:
         single Gaussian release that would be granted now, such as a fit with ``solver="gd"``. Objective perturbation
         costs more in these measures than its epsilon tells, and may be granted less.
         """
-        ledger = self._ledger()
-        if not ledger.entries:
-            return Spent(self.epsilon, self.delta)
-        return _remaining(ledger.filter)
+        book = self._current()
+        with book.ledger.lock:
+            return book.tally.remaining()
 
     def report(self) -> PrivacyReport:
-        """Return spends, total and ceiling, to be printed or turned into JSON by ``to_dict``."""
-        ledger = self._ledger()
+        """Return spends, total and ceiling: to be printed, shown in a notebook, or turned into JSON by ``to_dict``."""
+        entries = self.entries()
         return PrivacyReport(
-            self.spent(), Spent(self.epsilon, self.delta), self.composition, ledger.neighbours, self.entries()
+            self.spent(),
+            self.remaining(),
+            Spent(self.epsilon, self.delta),
+            self.composition,
+            self._open_book().neighbours,
+            entries,
+            self.path,
         )
+
+    def verify(self) -> bool:
+        """Return whether no entry of the ledger was changed or removed since it was written."""
+        return self._open_book().ledger.verify()
+
+
+class Partition:
+    """Cells of a partition of the records: ``partition[name]`` is an accountant for the records of that cell."""
+
+    def __init__(self, accountant: PrivacyAccountant, label: str) -> None:
+        self.accountant, self.label = accountant, label
+
+    def __getitem__(self, name: Any) -> PrivacyAccountant:
+        return _reopen(self.accountant.path, self.accountant._facts, (self.label, str(name)))
+
+    def __enter__(self) -> Partition:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        """Nothing is held open."""
+
+
+def _checked_facts(epsilon: float, delta: float, composition: str) -> dict[str, Any]:
+    if isnan(epsilon) or epsilon <= 0:
+        raise ValueError(f"epsilon={epsilon!r} must be a positive number; inf records without a ceiling")
+    if not 0 <= delta < 1:
+        raise ValueError(f"delta={delta!r} must lie in [0, 1); 0 admits pure costs only")
+    if composition not in COMPOSITIONS:
+        raise ValueError(f"composition={composition!r} must be one of {', '.join(map(repr, COMPOSITIONS))}")
+    return {
+        "id": uuid.uuid4().hex,
+        "epsilon": "inf" if epsilon == inf else float(epsilon),
+        "delta": delta,
+        "composition": "basic" if delta == 0 else composition,
+        "version": __version__,
+    }
