@@ -28,7 +28,7 @@ def sum_sensitivity(bound: float, neighbours: str, n_samples: int, n_features: i
 
     Examples
     --------
-    >>> round(sum_sensitivity(1.0, "replace_one", n_samples=50_000, n_features=100), 6)
+    >>> round(sum_sensitivity(1.0, "replace_one", n_samples=50_000, n_features=100), 4)
     2.0
     """
     rounding = 2 * n_samples * summation_depth(n_samples, n_features) * 2.0**-53
