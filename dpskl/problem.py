@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from dpskl.losses import Loss, MarginLoss
 
-__all__ = ["Problem", "row_norms", "summation_depth"]
+__all__ = ["Problem", "row_norms", "row_scales", "summation_depth"]
 
 Array = np.ndarray[Any, Any]
 
@@ -149,6 +149,30 @@ def row_norms(X: Any) -> Array:
     return np.sqrt(norms, out=norms)
 
 
+def row_scales(X: Any, data_norm: float, norms: Array | None = None) -> Array:
+    """Return the factors that scale rows longer than ``data_norm`` down to it, and leave the others alone.
+
+    Parameters
+    ----------
+    X : ndarray or CSR of shape (n, d)
+        As for :func:`row_norms`.
+    data_norm : float
+        Positive; its square must neither overflow nor vanish.
+    norms : ndarray of shape (n,), optional
+        ``row_norms(X)`` where it is known.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        In [0, 1]; 0 for rows whose squared norm exceeds the largest double.
+    """
+    norms = row_norms(X) if norms is None else norms
+    # The computed norm can be short by a relative (d + 4) 2^-53: stay inside by more than that.
+    slack = max(1e-12, (X.shape[1] + 4) * 2.0**-51)
+    limit = data_norm * (1 - slack)
+    return np.divide(limit, norms, out=np.ones_like(norms), where=norms > limit)
+
+
 class Problem:
     """Bounded rows, targets and loss of one classification problem.
 
@@ -190,12 +214,9 @@ class Problem:
         self._lowest: tuple[float, Array] | None = None
         self._signed: Array | None = None
         norms = row_norms(X)
-        # The computed norm can be short by a relative (d + 4) 2^-53: stay inside by more than that.
-        slack = max(1e-12, (self.n_features + 4) * 2.0**-51)
-        limit = data_norm * (1 - slack)
-        self._scale = np.divide(limit, norms, out=np.ones_like(norms), where=norms > limit)
-        # The part of a norm beyond the largest double never arises: a scaled row has norm of at most `limit`.
-        self.row_norms = np.hypot(np.minimum(norms, limit), self.intercept)
+        self._scale = row_scales(X, data_norm, norms)
+        # The part of a norm beyond the largest double never arises: a scaled row is no longer than `data_norm`.
+        self.row_norms = np.hypot(np.minimum(norms, data_norm), self.intercept)
 
     @property
     def n_weights(self) -> int:

@@ -150,6 +150,14 @@ def test_duplicate_entries_of_a_sparse_row_are_added_before_its_norm_is_taken():
     assert len(rows) == 4
 
 
+def test_duplicate_entries_that_add_up_to_infinity_are_refused_before_anything_is_spent():
+    X = sp.csr_array((np.array([1.5e308, 1.5e308, 1.0]), np.array([0, 0, 1]), np.array([0, 2, 3])), shape=(2, 2))
+    accountant = PrivacyAccountant()
+    with pytest.raises(ValueError, match="infinity"):
+        quiet(DPLogisticRegression, "gd", accountant=accountant).fit(X, [0, 1])
+    assert len(accountant) == 0
+
+
 # -- refusals -------------------------------------------------------------------------------------------
 
 BAD_PARAMETERS = [
