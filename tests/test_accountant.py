@@ -122,7 +122,11 @@ def test_one_neighbour_relation_for_each_ledger():
         ({"epsilon": 0}, "epsilon=0"),
         ({"epsilon": -1}, "epsilon=-1"),
         ({"epsilon": float("nan")}, "epsilon=nan"),
+        ({"epsilon": "1"}, "epsilon='1'"),
+        ({"epsilon": None}, "epsilon=None"),
         ({"delta": 1}, "delta=1"),
+        ({"delta": "small"}, "delta='small'"),
+        ({"composition": None}, "composition=None"),
         ({"delta": -0.1}, "delta=-0.1"),
         ({"composition": "best"}, "'rdp', 'basic', 'gdp'"),
     ],
@@ -255,6 +259,8 @@ def test_report_and_entries():
     pilot = "1 x epsilon = 1 at delta = 1e-06 by pilot, DPLogisticRegression, gd, n=100"
     for words in ("2 spends", pilot, "NO GUARANTEE HOLDS", "fixed before"):
         assert words in text
+    assert "<table>" in report._repr_html_()
+    assert "n=100" in report._repr_html_()
     data = json.loads(json.dumps(report.to_dict()))
     assert data["epsilon"] == pytest.approx(accountant.spent().epsilon)
     assert data["holds"] is False

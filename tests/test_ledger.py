@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import pickle
 import signal
 import sqlite3
 import subprocess
@@ -234,6 +235,36 @@ def test_a_newer_format_is_refused(tmp_path):
     connection.close()
     with pytest.raises(LedgerFormatError, match="format 99"):
         PrivacyAccountant.open(path)
+
+
+def test_a_file_that_cannot_be_written_is_read_and_refuses_to_spend(tmp_path, monkeypatch):
+    path = tmp_path / "ledger"
+    accountant = PrivacyAccountant.create(path)
+    accountant.spend(PureCost(0.1))
+    accountant._open_book().ledger.close()
+    monkeypatch.setattr("dpskl.accounting.ledger._MODE", "ro")  # who runs as root can write to read-only files
+    assert len(accountant) == 1
+    with pytest.raises(OSError, match="nothing can be spent"):
+        accountant.spend(PureCost(0.1))
+    X, y = data()
+    estimator = model(accountant)
+    with pytest.raises(OSError, match="nothing can be spent"):
+        estimator.fit(X, y)
+    assert not hasattr(estimator, "coef_")
+    assert len(accountant) == 1
+
+
+def test_a_model_predicts_where_its_ledger_is_gone(tmp_path):
+    accountant = PrivacyAccountant.create(tmp_path / "ledger")
+    X, y = data()
+    fitted = model(accountant).fit(X, y)
+    for file in tmp_path.iterdir():
+        file.unlink()
+    again = joblib.hash(fitted), pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again[1].predict(X), fitted.predict(X))
+    assert "PrivacyAccountant" in repr(again[1].accountant)
+    with pytest.raises(LedgerNotFoundError):
+        again[1].fit(X, y)
 
 
 def test_a_ledger_that_was_exchanged_is_not_charged(tmp_path):

@@ -11,6 +11,7 @@ import time
 import uuid
 import weakref
 from math import inf, isnan
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -421,12 +422,16 @@ class Partition:
         """Nothing is held open."""
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and not isnan(value)
+
+
 def _checked_facts(epsilon: float, delta: float, composition: str) -> dict[str, Any]:
-    if isnan(epsilon) or epsilon <= 0:
+    if not _is_number(epsilon) or epsilon <= 0:
         raise ValueError(f"epsilon={epsilon!r} must be a positive number; inf records without a ceiling")
-    if not 0 <= delta < 1:
+    if not _is_number(delta) or not 0 <= delta < 1:
         raise ValueError(f"delta={delta!r} must lie in [0, 1); 0 admits pure costs only")
-    if composition not in COMPOSITIONS:
+    if not isinstance(composition, str) or composition not in COMPOSITIONS:
         raise ValueError(f"composition={composition!r} must be one of {', '.join(map(repr, COMPOSITIONS))}")
     return {
         "id": uuid.uuid4().hex,

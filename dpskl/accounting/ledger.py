@@ -21,6 +21,7 @@ __all__ = ["Ledger"]
 _FORMAT = 1
 _APPLICATION_ID = 0x64706C67  # "dplg", in the header of the file
 _BUSY_MILLISECONDS = 60_000
+_MODE = "rw"  # never "rwc": opening makes nothing
 _TABLES = """
     CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
     CREATE TABLE entries (id INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, hash TEXT NOT NULL);
@@ -119,7 +120,7 @@ class Ledger:
             raise LedgerNotFoundError(f"there is no ledger at {self.path}; nothing can be spent without it")
         try:
             connection = sqlite3.connect(
-                f"{Path(self.path).as_uri()}?mode=rw", uri=True, isolation_level=None, check_same_thread=False
+                f"{Path(self.path).as_uri()}?mode={_MODE}", uri=True, isolation_level=None, check_same_thread=False
             )
             connection.execute(f"PRAGMA busy_timeout = {_BUSY_MILLISECONDS}")
             (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -191,14 +192,13 @@ class Ledger:
             connection = self._connect()
             try:
                 connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError as error:
-                raise PermissionError(f"nothing can be spent, since {self.path} cannot be written: {error}") from error
-            try:
                 yield lambda body: self._append(connection, body)
                 connection.execute("COMMIT")
-            except BaseException:
+            except BaseException as error:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.OperationalError):
+                    raise OSError(f"nothing can be spent, since {self.path} cannot be written: {error}") from error
                 raise
 
     @staticmethod
