@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Any
+from numbers import Integral
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -104,16 +104,14 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
         solver = make_solver(self.solver, loss)
         X, y = validate_training_data(self, X, y)
         classes, codes = encode_labels(y, self.classes)
-        facts = self._public_facts(X, len(classes), loss)
+        facts = self._public_facts(X.shape[0], X.shape[1], len(classes), loss, find_data_norm(X, self.data_norm))
         plan = solver.plan(facts, float(self.epsilon), float(self.delta))
         noise = make_noise(self.random_state)
         warn_of_weak_claims(self, facts.n_samples)
         guarantee = self._guarantee(plan, noise.is_secure)
         if self.verbose:
             print(guarantee)
-        # what has no guarantee has no finite cost either
-        cost = plan.cost if guarantee is not None else GaussianCost(inf)
-        self._charge(cost, solver.name, facts.n_samples, noise.is_secure)
+        self._charge(self._cost(plan), solver.name, facts.n_samples, noise.is_secure)
 
         problem_loss = solver.problem_loss(facts)
         problem = Problem(
@@ -137,14 +135,64 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
         self.solver_ = solver
         return self
 
+    def plan(self, n_samples, n_features, n_classes=None):
+        """Return what ``fit`` would do with data of this size, and what it would cost; no data are needed.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            Size of the data that reach this estimator, at least 2 rows and 1 column.
+        n_classes : int or None, default=None
+            Number of labels, at least 2; only asked for where ``classes`` does not tell it.
+
+        Returns
+        -------
+        Plan
+            With the questions, the strength of the penalty and the ``cost``.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is unusable, or the number of classes or the norm of the rows would be read from the data.
+
+        Examples
+        --------
+        >>> from dpskl import DPLogisticRegression
+        >>> plan = DPLogisticRegression(epsilon=0.5, classes=[0, 1]).plan(n_samples=1000, n_features=20)
+        >>> round(plan.cost.epsilon(1e-6), 6)
+        0.5
+        """
+        self._check_parameters()
+        loss = self._loss()
+        solver = make_solver(self.solver, loss)
+        if self.data_norm is None:
+            raise ValueError("data_norm=None is read from the data, so no plan can be made without them; declare it")
+        if self.classes is not None:
+            n_classes = len(np.unique(np.asarray(self.classes)))
+        for name, value, least in (
+            ("n_samples", n_samples, 2),
+            ("n_features", n_features, 1),
+            ("n_classes", n_classes, 2),
+        ):
+            if not isinstance(value, Integral) or value < least:
+                remedy = "; declare the labels by classes=, or pass their number" if name == "n_classes" else ""
+                raise ValueError(f"{name}={value!r} must be a whole number of at least {least}{remedy}")
+        facts = self._public_facts(int(n_samples), int(n_features), int(n_classes), loss, float(self.data_norm))
+        return solver.plan(facts, float(self.epsilon), float(self.delta))
+
     def _check_parameters(self) -> None:
         check_parameters(self)
 
-    def _public_facts(self, X: Any, n_classes: int, loss: MarginLoss) -> PublicFacts:
-        data_norm = find_data_norm(X, self.data_norm)
+    def _cost(self, plan: Plan) -> Cost:
+        # what has no guarantee has no finite cost either
+        return plan.cost if self.epsilon < inf and self.data_norm is not None else GaussianCost(inf)
+
+    def _public_facts(
+        self, n_samples: int, n_features: int, n_classes: int, loss: MarginLoss, data_norm: float
+    ) -> PublicFacts:
         return PublicFacts(
-            n_samples=X.shape[0],
-            n_features=X.shape[1],
+            n_samples=n_samples,
+            n_features=n_features,
             n_classes=n_classes,
             data_norm=data_norm,
             intercept=_INTERCEPT_RATIO * data_norm if self.fit_intercept else 0.0,

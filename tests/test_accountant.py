@@ -98,6 +98,19 @@ def test_a_cost_without_a_measure_is_refused_except_first():
     assert accountant.remaining().delta == pytest.approx(9e-6)
 
 
+def test_would_grant_counts_and_charges_nothing():
+    accountant = PrivacyAccountant(epsilon=1.0, delta=1e-6)
+    assert accountant.would_grant([ONE, GaussianCost(0.01)]) == 1
+    assert accountant.would_grant([]) == 0
+    accountant.spend(GaussianCost(0.1))
+    assert accountant.would_grant([GaussianCost(0.1)] * 10) == 3
+    for _ in range(3):
+        accountant.spend(GaussianCost(0.1))
+    with pytest.raises(BudgetExceededError):
+        accountant.spend(GaussianCost(0.1))
+    assert len(accountant) == 4
+
+
 def test_mixtures_are_totalled():
     accountant = PrivacyAccountant()
     accountant.spend(PureCost(0.2))

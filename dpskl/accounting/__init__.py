@@ -50,6 +50,7 @@ from dpskl.accounting.privacy_loss import (
     PrivacyLossPair,
 )
 from dpskl.accounting.report import Entry, PrivacyReport
+from dpskl.accounting.selection import SelectionCost, WorstCost, draw_trials, trial_gamma, worst_cost
 from dpskl.accounting.tally import Spent
 from dpskl.accounting.token_pool import (
     TokenPool,
@@ -81,13 +82,16 @@ __all__ = [
     "ReplaceOneObjectiveCost",
     "SampledGaussianCost",
     "SampledPureCost",
+    "SelectionCost",
     "Spent",
     "TokenPool",
     "UnplannedQuestionError",
+    "WorstCost",
     "ZCDPCost",
     "bounded_range_rdp",
     "compose",
     "cost_from_dict",
+    "draw_trials",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",
@@ -102,4 +106,6 @@ __all__ = [
     "sampled_noise_multiplier",
     "sampled_pure_losses",
     "sampled_pure_rdp",
+    "trial_gamma",
+    "worst_cost",
 ]

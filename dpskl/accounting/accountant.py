@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import copy
 import os
 import shutil
 import tempfile
@@ -10,6 +11,7 @@ import threading
 import time
 import uuid
 import weakref
+from collections.abc import Iterable
 from math import inf, isnan
 from numbers import Real
 from pathlib import Path
@@ -328,6 +330,31 @@ class PrivacyAccountant:
         except FilterRefusal:
             return False
         return True
+
+    def would_grant(self, costs: Iterable[Cost]) -> int:
+        """Return how many of these costs, spent in this order, would be granted now. Nothing is charged.
+
+        Parameters
+        ----------
+        costs : iterable of Cost
+
+        Examples
+        --------
+        >>> from dpskl.accounting import PureCost
+        >>> PrivacyAccountant(epsilon=1.0, delta=0).would_grant([PureCost(0.4)] * 3)
+        2
+        """
+        book = self._current()
+        with book.ledger.lock:
+            tally = copy.deepcopy(book.tally)
+        granted = 0
+        for granted, cost in enumerate(costs, start=1):
+            try:
+                tally.check(cost, self._cell)
+            except FilterRefusal:
+                return granted - 1
+            tally.record(cost, self._cell)
+        return granted
 
     def partition(self, label: str) -> Partition:
         """Return handles for disjoint parts of the records, whose spends do not add up.

@@ -138,7 +138,8 @@ def gaussian_epsilon(mu: float, delta: float, lowest: float = 0.0) -> float:
 
 def _orders() -> list[float]:
     small_and_large = [1.0 + 10.0 ** (step / 8.0) for step in range(-48, 73)]
-    return sorted([*small_and_large, *(float(order) for order in range(2, 65))])
+    # each order once: the refinement looks between the neighbours of the best
+    return sorted({*small_and_large, *(float(order) for order in range(2, 65))})
 
 
 _ORDERS = _orders()

@@ -9,12 +9,13 @@ from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from dpskl.accounting._composed import ComposedCost
 from dpskl.accounting._cost import Cost, cost_from_dict, set_fields
 from dpskl.accounting._numeric import check_range, smallest_true
-from dpskl.accounting.conversion import _best_order, rdp_delta, rdp_epsilon
-from dpskl.accounting.costs import GaussianCost, PureCost, RDPCost
+from dpskl.accounting.conversion import rdp_delta, rdp_epsilon
+from dpskl.accounting.costs import GaussianCost, PureCost, RDPCost, ReplaceOneObjectiveCost
 
 __all__ = ["SelectionCost", "WorstCost", "draw_trials", "trial_gamma", "worst_cost"]
 
@@ -31,6 +32,7 @@ def _check_eta(eta: int) -> int:
     return int(eta)
 
 
+@lru_cache(maxsize=1024)
 def _log_inverse_gamma(eta: int, mean: float) -> float:
     """log(1 / gamma) for a mean, never below the exact value: the cost grows with it."""
     if eta == 1:
@@ -38,7 +40,7 @@ def _log_inverse_gamma(eta: int, mean: float) -> float:
     if mean == 1.0:
         return 0.0
     # with x = log(1 / gamma) the mean is (e^x - 1) / x
-    return smallest_true(lambda x: math.expm1(x) >= mean * x, 0.0, 2.0 * math.log(mean) + 2.0)
+    return smallest_true(lambda x: math.expm1(x) >= mean * x, 0.0, min(2.0 * math.log(mean) + 2.0, 709.0))
 
 
 def trial_gamma(eta: int, mean: float) -> float:
@@ -180,7 +182,9 @@ def worst_cost(costs: Iterable[Cost]) -> Cost:
     Returns
     -------
     Cost
-        One of the arguments if it exceeds all others, else a :class:`WorstCost` of those that none exceeds.
+        One of the arguments if it exceeds all others, else a :class:`WorstCost` of those that none exceeds. Costs of
+        replace-one objective perturbation, which have no Renyi curve, are bounded by one with the largest of every
+        field, so that they still compose.
 
     Raises
     ------
@@ -196,18 +200,24 @@ def worst_cost(costs: Iterable[Cost]) -> Cost:
     for cost in costs:
         if not any(_exceeds(other, cost) for other in kept):
             kept = [*(other for other in kept if not _exceeds(cost, other)), cost]
+    if len(kept) > 1 and all(isinstance(cost, ReplaceOneObjectiveCost) for cost in kept):
+        return ReplaceOneObjectiveCost(*(max(values) for values in zip(*map(_fields, kept), strict=True)))
     return kept[0] if len(kept) == 1 else WorstCost(tuple(kept))
 
 
+def _fields(cost: Cost) -> tuple[float, ...]:
+    """Fields of a cost whose profile and curve grow with each of them."""
+    if isinstance(cost, GaussianCost):
+        return cost.mu, cost.shift
+    return (cost.mu, cost.shift, cost.output_mu) if isinstance(cost, ReplaceOneObjectiveCost) else ()
+
+
 def _exceeds(one: Cost, other: Cost) -> bool:
-    if isinstance(one, GaussianCost) and isinstance(other, GaussianCost):
-        return one.mu >= other.mu and one.shift >= other.shift
-    return one == other or one.pure_epsilon == math.inf > other.pure_epsilon == 0.0 or _exceeds_pure(one, other)
-
-
-def _exceeds_pure(one: Cost, other: Cost) -> bool:
-    # randomised response dominates whatever has its guarantee
-    return isinstance(one, PureCost) and one.pure_epsilon >= other.pure_epsilon
+    if type(one) is type(other) and _fields(one):
+        return all(a >= b for a, b in zip(_fields(one), _fields(other), strict=True))
+    # randomised response dominates whatever has its pure guarantee
+    is_response = isinstance(one, PureCost) and one.pure_epsilon >= other.pure_epsilon
+    return is_response or one == other or other.pure_epsilon == 0.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -272,9 +282,13 @@ class SelectionCost(Cost):
         return self.base.pure_epsilon * (1 if self.mean == 1.0 else 2 + self.eta)
 
     def _profile(self, epsilon: float) -> float:
+        if self.mean == 1.0:
+            return self.base.delta(epsilon)
         return rdp_delta(self.rdp, epsilon, _tabulated_orders(self.base))
 
     def _smallest_epsilon(self, delta: float) -> float:
+        if self.mean == 1.0:
+            return self.base.epsilon(delta)
         return rdp_epsilon(self.rdp, delta, _tabulated_orders(self.base))
 
     def to_dict(self) -> dict[str, Any]:
@@ -286,18 +300,27 @@ class SelectionCost(Cost):
         return cls(**{**values, "base": cost_from_dict(values["base"])})
 
 
+# Logarithms of b - 1: every b gives a valid bound, so that the search may be rough.
+_STEPS = [step / 4.0 for step in range(-40, 81)]
+
+
 @lru_cache(maxsize=1024)
 def _smallest_excess(base: Cost, log_inverse_gamma: float) -> float:
-    """Smallest (1 - 1/b) R(b) + log(1/gamma) / b; b = 1 and b = inf are its limits."""
+    """Smallest (1 - 1/b) R(b) + log(1/gamma) / b over b >= 1; b = 1 and b = inf are its limits."""
 
     def excess(order: float) -> float:
-        return (order - 1.0) / order * base.rdp(order) + log_inverse_gamma / order
+        # the parabolic steps of the search take no infinities
+        return min(1e100, (order - 1.0) / order * base.rdp(order) + log_inverse_gamma / order)
 
-    ends = min(log_inverse_gamma, base.pure_epsilon)
-    # b = 1 with a curve that is infinite everywhere would hide that a trial has no guarantee
-    if math.isinf(base.rdp(1.0 + 1e-9)):
-        return math.inf
-    return min(ends, _best_order(excess, _tabulated_orders(base)))
+    def at_step(step: float) -> float:
+        return excess(1.0 + math.exp(step))
+
+    # sampled and tabulated curves jump between whole or listed orders
+    orders = [*map(float, range(2, 65)), *_tabulated_orders(base)]
+    start = min(_STEPS, key=at_step)
+    found = minimize_scalar(at_step, bounds=(start - 0.25, start + 0.25), method="bounded")
+    best = min(at_step(start), float(found.fun), *map(excess, orders))
+    return min(log_inverse_gamma, base.pure_epsilon, best)
 
 
 def _tabulated_orders(cost: Cost) -> tuple[float, ...]:
