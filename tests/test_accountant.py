@@ -127,6 +127,23 @@ def test_one_neighbour_relation_for_each_ledger():
     with pytest.raises(ValueError, match=r"'replace_one'.*one accountant for each"):
         accountant.spend(PureCost(0.1))
     assert len(accountant) == 1
+    fixed = PrivacyAccountant(neighbours="replace_one")
+    with pytest.raises(ValueError, match="'replace_one'"):
+        fixed.spend(PureCost(0.1))
+    assert len(fixed) == 0
+
+
+def test_labels():
+    accountant = PrivacyAccountant(epsilon=5.0)
+    pilot = accountant.labelled("pilot")
+    pilot.spend(PureCost(0.1))
+    pilot.partition("site")["a"].spend(PureCost(0.1))
+    accountant.spend(PureCost(0.1))
+    pilot.spend(PureCost(0.1), label="main")
+    assert [entry.label for entry in accountant.entries()] == ["pilot", "pilot", None, "main"]
+    assert pickle.loads(pickle.dumps(pilot)) is pilot
+    assert pilot is not accountant
+    assert "pilot" in repr(pilot)
 
 
 @pytest.mark.parametrize(
@@ -140,6 +157,7 @@ def test_one_neighbour_relation_for_each_ledger():
         ({"delta": 1}, "delta=1"),
         ({"delta": "small"}, "delta='small'"),
         ({"composition": None}, "composition=None"),
+        ({"neighbours": "swap"}, "neighbours='swap'"),
         ({"delta": -0.1}, "delta=-0.1"),
         ({"composition": "best"}, "'rdp', 'basic', 'gdp'"),
     ],

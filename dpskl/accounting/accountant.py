@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import atexit
 import copy
 import os
-import shutil
-import tempfile
 import threading
 import time
-import uuid
 import weakref
 from collections.abc import Iterable
-from math import inf, isnan
-from numbers import Real
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from dpskl._version import __version__
+from dpskl.accounting.book import NEIGHBOURS, Book, checked_facts, temporary_path
 from dpskl.accounting.costs import Cost
 from dpskl.accounting.filters import FilterRefusal
 from dpskl.accounting.ledger import Ledger
@@ -30,45 +26,9 @@ __all__ = ["Partition", "PrivacyAccountant"]
 PathLike = str | os.PathLike[str]
 
 
-class _Book:
-    """A ledger as this process knows it: its facts, and its entries up to the last that was read."""
-
-    def __init__(self, ledger: Ledger, facts: dict[str, Any]) -> None:
-        self.ledger, self.facts = ledger, facts
-        self.tally = Tally(facts["composition"], float(facts["epsilon"]), facts["delta"])
-        self.entries: list[Entry] = []
-        self.last = 0
-
-    @property
-    def neighbours(self) -> str | None:
-        return self.entries[0].neighbours if self.entries else None
-
-    def catch_up(self) -> None:
-        """Read what this and other processes have added."""
-        with self.ledger.lock:
-            for number, body in self.ledger.bodies(after=self.last):
-                entry = Entry.from_dict(body)
-                self.tally.record(entry.cost, entry.partition)
-                self.entries.append(entry)
-                self.last = number
-
-    def spend(self, entry: Entry) -> None:
-        """Check and insert in one transaction; raises FilterRefusal or ValueError, and then nothing is changed."""
-        with self.ledger.transaction() as append:
-            self.catch_up()
-            if self.neighbours not in (None, entry.neighbours):
-                raise ValueError(
-                    f"neighbours={entry.neighbours!r}, but this ledger counts for {self.neighbours!r}; "
-                    "costs under two relations have no common total, use one accountant for each"
-                )
-            self.tally.check(entry.cost, entry.partition)
-            append(entry.to_dict())
-        self.catch_up()
-
-
 # One book for each ledger and one handle for each view of it, as long as somebody holds them.
-_BOOKS: weakref.WeakValueDictionary[str, _Book] = weakref.WeakValueDictionary()
-_HANDLES: weakref.WeakValueDictionary[tuple[str, Cell | None], PrivacyAccountant] = weakref.WeakValueDictionary()
+_BOOKS: weakref.WeakValueDictionary[str, Book] = weakref.WeakValueDictionary()
+_HANDLES: weakref.WeakValueDictionary[tuple[Any, ...], PrivacyAccountant] = weakref.WeakValueDictionary()
 _REGISTRY_LOCK = threading.RLock()
 
 
@@ -81,26 +41,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-def _reopen(path: str, facts: dict[str, Any], cell: Cell | None) -> PrivacyAccountant:
+def _reopen(path: str, facts: dict[str, Any], cell: Cell | None = None, label: str | None = None) -> PrivacyAccountant:
     """Return the handle that a pickle describes. It looks for the file when it is used, and never makes one."""
     with _REGISTRY_LOCK:
-        handle = _HANDLES.get((facts["id"], cell))
+        handle = _HANDLES.get((facts["id"], cell, label))
         if handle is None:
             handle = object.__new__(PrivacyAccountant)
-            handle._fill(path, facts, cell)
+            handle._fill(path, facts, cell, label)
         return handle
-
-
-def _temporary_path() -> Path:
-    """Return a path in a private folder that is removed when this process ends (and by no child of it)."""
-    folder, process = tempfile.mkdtemp(prefix="dpskl-"), os.getpid()
-
-    def remove() -> None:
-        if os.getpid() == process:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(remove)
-    return Path(folder) / "ledger.sqlite"
 
 
 class PrivacyAccountant:
@@ -124,6 +72,8 @@ class PrivacyAccountant:
         seeing earlier results: Renyi divergence at one order that is fixed here, sums of epsilon and delta,
         or Gaussian differential privacy (Gaussian costs only). Into an empty ledger a cost whose own exact
         (epsilon, delta) is within the ceiling is always granted.
+    neighbours : {"add_remove", "replace_one"} or None, default=None
+        The relation that all spends must have. ``None``: that of the first one.
 
     Raises
     ------
@@ -144,13 +94,19 @@ class PrivacyAccountant:
     """
 
     def __init__(
-        self, epsilon: float = inf, delta: float = 1e-6, path: PathLike | None = None, composition: str = "rdp"
+        self,
+        epsilon: float = inf,
+        delta: float = 1e-6,
+        path: PathLike | None = None,
+        composition: str = "rdp",
+        *,
+        neighbours: str | None = None,
     ) -> None:
-        facts = _checked_facts(epsilon, delta, composition)
-        target = _temporary_path() if path is None else Path(path)
+        facts = checked_facts(epsilon, delta, composition, neighbours)
+        target = temporary_path() if path is None else Path(path)
         if path is not None and target.exists():
             existing = Ledger.open(target).facts()
-            for name in ("epsilon", "delta", "composition"):
+            for name in ("epsilon", "delta", "composition", "neighbours"):
                 if existing[name] != facts[name]:
                     raise ValueError(
                         f"{name}={facts[name]!r}, but the ledger at {target} was made with {existing[name]!r}; "
@@ -159,27 +115,33 @@ class PrivacyAccountant:
             facts = existing
         else:
             Ledger.create(target, facts)
-        self._fill(str(target.resolve()), facts, None)
+        self._fill(str(target.resolve()), facts, None, None)
 
     @classmethod
     def create(
-        cls, path: PathLike, epsilon: float = inf, delta: float = 1e-6, composition: str = "rdp"
+        cls,
+        path: PathLike,
+        epsilon: float = inf,
+        delta: float = 1e-6,
+        composition: str = "rdp",
+        *,
+        neighbours: str | None = None,
     ) -> PrivacyAccountant:
         """Make a ledger at ``path``; FileExistsError if there is something already."""
-        facts = _checked_facts(epsilon, delta, composition)
-        return _reopen(Ledger.create(path, facts).path, facts, None)
+        facts = checked_facts(epsilon, delta, composition, neighbours)
+        return _reopen(Ledger.create(path, facts).path, facts)
 
     @classmethod
     def open(cls, path: PathLike) -> PrivacyAccountant:
         """Open the ledger at ``path``, with the ceiling it was made with; LedgerNotFoundError if there is none."""
         ledger = Ledger.open(path)
-        return _reopen(ledger.path, ledger.facts(), None)
+        return _reopen(ledger.path, ledger.facts())
 
-    def _fill(self, path: str, facts: dict[str, Any], cell: Cell | None) -> None:
-        self.path, self._facts, self._cell = path, facts, cell
-        self._book: _Book | None = None
+    def _fill(self, path: str, facts: dict[str, Any], cell: Cell | None, label: str | None) -> None:
+        self.path, self._facts, self._cell, self._label = path, facts, cell, label
+        self._book: Book | None = None
         with _REGISTRY_LOCK:
-            _HANDLES[facts["id"], cell] = self
+            _HANDLES[facts["id"], cell, label] = self
 
     @property
     def epsilon(self) -> float:
@@ -208,11 +170,12 @@ class PrivacyAccountant:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self.path, self._facts, self._cell)
+        return _reopen, (self.path, self._facts, self._cell, self._label)
 
     def __repr__(self) -> str:
         # constant under spends: joblib hashes and scikit-learn compares parameters by what they print
         cell = f", {self._cell[0]}={self._cell[1]!r}" if self._cell else ""
+        cell += f", label={self._label!r}" if self._label else ""
         return (
             f"PrivacyAccountant(epsilon={self.epsilon!r}, delta={self._facts['delta']!r}, "
             f"composition={self.composition!r}{cell})"
@@ -224,14 +187,14 @@ class PrivacyAccountant:
     def __bool__(self) -> bool:
         return True
 
-    def _open_book(self) -> _Book:
+    def _open_book(self) -> Book:
         with _REGISTRY_LOCK:
             if self._book is None:
                 self._book = _BOOKS.get(self._facts["id"]) or self._find_book()
             book = self._book
         return book
 
-    def _find_book(self) -> _Book:
+    def _find_book(self) -> Book:
         ledger = Ledger.open(self.path)
         facts = ledger.facts()
         if facts["id"] != self._facts["id"]:
@@ -239,7 +202,7 @@ class PrivacyAccountant:
                 f"the ledger at {self.path} is another one than this accountant was made for; "
                 "PrivacyAccountant.open(path) gives a handle on the new one"
             )
-        book = _BOOKS[facts["id"]] = _Book(ledger, facts)
+        book = _BOOKS[facts["id"]] = Book(ledger, facts)
         return book
 
     # -- spending -----------------------------------------------------------------------------------------
@@ -280,8 +243,8 @@ class PrivacyAccountant:
         """
         if not isinstance(cost, Cost):
             raise ValueError(f"cost={cost!r} must be a Cost of dpskl.accounting, such as PureCost(0.1)")
-        if neighbours not in ("add_remove", "replace_one"):
-            raise ValueError(f"neighbours={neighbours!r} must be 'add_remove' or 'replace_one'")
+        if neighbours not in NEIGHBOURS:
+            raise ValueError(f"neighbours={neighbours!r} must be one of {', '.join(map(repr, NEIGHBOURS))}")
         if self._cell is not None and neighbours == "replace_one":
             raise ValueError("a replaced record may change its cell: partitions are for neighbours='add_remove' only")
         entry = Entry(
@@ -289,7 +252,7 @@ class PrivacyAccountant:
             neighbours=neighbours,
             solver=solver,
             estimator=estimator,
-            label=label,
+            label=self._label if label is None else label,
             partition=self._cell,
             n_samples=n_samples,
             is_seeded=is_seeded,
@@ -356,6 +319,20 @@ class PrivacyAccountant:
             tally.record(cost, self._cell)
         return granted
 
+    def labelled(self, label: str) -> PrivacyAccountant:
+        """Return a handle on the same ledger that writes ``label`` into its entries, so that fits can be told apart.
+
+        Examples
+        --------
+        >>> from dpskl import DPLogisticRegression
+        >>> accountant = PrivacyAccountant()
+        >>> model = DPLogisticRegression(accountant=accountant.labelled("pilot"), classes=[0, 1], random_state=None)
+        >>> _ = model.fit([[0.0], [1.0]], [0, 1])
+        >>> accountant.entries()[0].label
+        'pilot'
+        """
+        return _reopen(self.path, self._facts, self._cell, str(label))
+
     def partition(self, label: str) -> Partition:
         """Return handles for disjoint parts of the records, whose spends do not add up.
 
@@ -381,7 +358,7 @@ class PrivacyAccountant:
 
     # -- reading --------------------------------------------------------------------------------------------
 
-    def _current(self) -> _Book:
+    def _current(self) -> Book:
         book = self._open_book()
         book.catch_up()
         return book
@@ -440,30 +417,11 @@ class Partition:
         self.accountant, self.label = accountant, label
 
     def __getitem__(self, name: Any) -> PrivacyAccountant:
-        return _reopen(self.accountant.path, self.accountant._facts, (self.label, str(name)))
+        accountant = self.accountant
+        return _reopen(accountant.path, accountant._facts, (self.label, str(name)), accountant._label)
 
     def __enter__(self) -> Partition:
         return self
 
     def __exit__(self, *details: object) -> None:
         """Nothing is held open."""
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and not isnan(value)
-
-
-def _checked_facts(epsilon: float, delta: float, composition: str) -> dict[str, Any]:
-    if not _is_number(epsilon) or epsilon <= 0:
-        raise ValueError(f"epsilon={epsilon!r} must be a positive number; inf records without a ceiling")
-    if not _is_number(delta) or not 0 <= delta < 1:
-        raise ValueError(f"delta={delta!r} must lie in [0, 1); 0 admits pure costs only")
-    if not isinstance(composition, str) or composition not in COMPOSITIONS:
-        raise ValueError(f"composition={composition!r} must be one of {', '.join(map(repr, COMPOSITIONS))}")
-    return {
-        "id": uuid.uuid4().hex,
-        "epsilon": "inf" if epsilon == inf else float(epsilon),
-        "delta": delta,
-        "composition": "basic" if delta == 0 else composition,
-        "version": __version__,
-    }
