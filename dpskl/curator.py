@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dpskl.accounting import TokenPool
+from dpskl.accounting import TokenPool, UnplannedQuestionError
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.hidden_descent import HiddenDescent
 from dpskl.mechanisms.noise import NoiseSource
@@ -41,13 +41,24 @@ class Curator:
         """Return zero weights of the right shape, which is public."""
         return self.__problem.zeros()
 
+    def __check_size(self, mechanism: GaussianGradient | HiddenDescent) -> None:
+        """A plan for other data has another sensitivity; its costs may be the same."""
+        planned, held = (
+            (mechanism.n_samples, mechanism.n_features),
+            (self.__problem.n_samples, self.__problem.n_features),
+        )
+        if planned != held:
+            raise UnplannedQuestionError(f"the plan is for data of size {planned}, and these have {held}")
+
     def noisy_gradient(self, mechanism: GaussianGradient, weights: Array) -> Array:
         """Return the noisy sum of clipped gradients at ``weights``."""
+        self.__check_size(mechanism)
         self.__pool.take(mechanism.cost)
         return mechanism.release(self.__problem, weights, self.__noise)
 
     def hidden_descent(self, mechanism: HiddenDescent) -> Array:
         """Return the last iterate of noisy gradient descent."""
+        self.__check_size(mechanism)
         self.__pool.take(mechanism.cost)
         return mechanism.release(self.__problem, self.__noise)
 

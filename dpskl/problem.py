@@ -215,8 +215,12 @@ class Problem:
         self._signed: Array | None = None
         norms = row_norms(X)
         self._scale = row_scales(X, data_norm, norms)
-        # The part of a norm beyond the largest double never arises: a scaled row is no longer than `data_norm`.
-        self.row_norms = np.hypot(np.minimum(norms, data_norm), self.intercept)
+        self._has_lost_rows = bool((self._scale == 0).any())
+        # What no row of any data set exceeds, for mechanisms that rely on it.
+        self.row_bound = float(np.hypot(data_norm, self.intercept))
+        # A scaled row is no longer than `data_norm`; one whose norm overflowed is scaled to nothing.
+        bounded = np.where(self._scale == 0, 0.0, np.minimum(norms, data_norm))
+        self.row_norms = np.hypot(bounded, self.intercept)
 
     @property
     def n_weights(self) -> int:
@@ -230,9 +234,18 @@ class Problem:
         """Return zero weights of the right shape."""
         return np.zeros(self._weight_shape())
 
+    def _raw_scores(self, block: _Block, weights: Array) -> Array:
+        """Return the products with rows as they are, except that rows that are scaled to nothing give 0."""
+        # such a row is finite and its squared norm is not: its product may be inf or nan, which 0 would not mend
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = block.X @ weights[: self.n_features]
+        if self._has_lost_rows:
+            scores[self._scale[block.rows] == 0] = 0
+        return scores
+
     def _block_scores(self, block: _Block, weights: Array) -> Array:
-        scores = block.X @ weights[: self.n_features]
         scale = self._scale[block.rows]
+        scores = self._raw_scores(block, weights)
         scores *= scale if scores.ndim == 1 else scale[:, None]
         if self.intercept:
             scores += self.intercept * weights[-1]
@@ -249,7 +262,7 @@ class Problem:
     # Labels of one margin-loss output are signs; folded into the scale of a row they cost nothing.
 
     def _block_margins(self, block: _Block, weights: Array) -> Array:
-        margins = block.X @ weights[: self.n_features]
+        margins = self._raw_scores(block, weights)
         margins *= self._signed_scale()[block.rows]
         if self.intercept:
             margins += (self.intercept * weights[-1]) * self._block_targets(block)
@@ -451,7 +464,10 @@ class Problem:
         norms = np.empty(self.n_samples)
         for block in _Rows(self.X, to_square=True):
             scale = self._scale[block.rows]
-            norms[block.rows] = (_squared(block.X) @ squares[: self.n_features]) * (scale * scale)
+            with np.errstate(over="ignore", invalid="ignore"):
+                part = (_squared(block.X) @ squares[: self.n_features]) * (scale * scale)
+            part[scale == 0] = 0
+            norms[block.rows] = part
         if self.intercept:
             norms += self.intercept**2 * squares[-1]
         return np.sqrt(norms, out=norms)

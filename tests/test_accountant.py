@@ -20,6 +20,7 @@ from dpskl.accounting import (
     PureCost,
     ReplaceOneObjectiveCost,
     SampledGaussianCost,
+    compose,
     gaussian_epsilon,
     gaussian_mu,
 )
@@ -96,6 +97,23 @@ def test_a_cost_without_a_measure_is_refused_except_first():
     accountant.spend(ApproximateCost(0.5, 1e-6))
     assert accountant.remaining().epsilon == 1.0
     assert accountant.remaining().delta == pytest.approx(9e-6)
+
+
+def test_a_pure_ledger_takes_no_gaussian_first_even_where_its_delta_is_too_small_for_a_float():
+    accountant = PrivacyAccountant(epsilon=1.0, delta=0)
+    tiny = GaussianCost(0.025)
+    assert tiny.delta(1.0) == 0.0
+    with pytest.raises(BudgetExceededError):
+        accountant.spend(tiny)
+    assert len(accountant) == 0
+
+
+def test_a_first_cost_without_a_measure_leaves_nothing_in_a_basic_ledger():
+    accountant = PrivacyAccountant(epsilon=2.0, delta=1e-6, composition="basic")
+    accountant.spend(compose([(ApproximateCost(1.0, 0.5e-6 * (1 + 5e-10)), 2)]))  # within the ceiling to its rounding
+    with pytest.raises(BudgetExceededError):
+        accountant.spend(PureCost(0.5))
+    assert accountant.remaining().epsilon == 0.0
 
 
 def test_would_grant_counts_and_charges_nothing():

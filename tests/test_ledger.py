@@ -282,6 +282,45 @@ def test_a_ledger_that_was_exchanged_is_not_charged(tmp_path):
     assert len(fresh) == 0
 
 
+def back_up(path, target):
+    with sqlite3.connect(path) as source, sqlite3.connect(target) as sink:
+        source.backup(sink)
+    source.close()
+    sink.close()
+
+
+def test_a_replaced_file_is_not_charged_behind_its_back(tmp_path):
+    """A copy that takes the place of an open ledger is used from then on, and one that lacks entries is refused."""
+    path, copied = tmp_path / "ledger", tmp_path / "copy"
+    accountant = PrivacyAccountant.create(path, epsilon=1.0, delta=0)
+    accountant.spend(PureCost(0.25))
+
+    def replace():
+        accountant._open_book().ledger.close()  # else its log would be applied to the other file
+        os.replace(copied, path)
+
+    back_up(path, copied)
+    replace()
+    accountant.spend(PureCost(0.25))  # the copy holds all that was read: it goes on
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT count(*) FROM entries").fetchone() == (2,)
+    connection.close()
+    back_up(path, copied)
+    accountant.spend(PureCost(0.25))
+    replace()
+    with pytest.raises(LedgerFormatError, match="no longer holds"):
+        accountant.spend(PureCost(0.25))
+
+
+def test_a_copy_is_a_ledger_of_its_own(tmp_path):
+    accountant = PrivacyAccountant.create(tmp_path / "a")
+    accountant.spend(PureCost(0.5))
+    back_up(tmp_path / "a", tmp_path / "b")
+    other = PrivacyAccountant.open(tmp_path / "b")
+    other.spend(PureCost(0.5))
+    assert (len(accountant), len(other)) == (1, 2)
+
+
 @pytest.mark.parametrize("damage", ["change", "remove the last", "remove one"])
 def test_tampering_is_noticed(tmp_path, damage):
     path = tmp_path / "ledger"

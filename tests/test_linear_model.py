@@ -138,6 +138,25 @@ def test_scaling_X_and_data_norm_together_changes_nothing(cls, solver):
     np.testing.assert_allclose(large.decision_function(64 * X), small.decision_function(X), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("layout", [np.ascontiguousarray, np.asfortranarray, sp.csr_array])
+@pytest.mark.parametrize(
+    ("cls", "solver"), [*PAIRS, (DPLogisticRegression, GradientDescent(max_iter=5, iterate="last", step_size=0.1))]
+)
+def test_a_row_whose_square_overflows_tells_nothing(cls, solver, layout):
+    """It is finite, so it is valid; scaled to norm 1 it is nothing, and neither nan nor a warning may show it."""
+    X, y = data(100, d=2)
+    X[0], X[1], X[2] = [1.7e308, 1.7e308], [-1.7e308, 1.7e308], [1e200, -1e308]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", SeededNoiseWarning)
+        model = quiet(cls, solver, epsilon=5.0).fit(layout(X), y)
+        assert np.isfinite(model.coef_).all()
+        assert np.isfinite(model.decision_function(layout(X))).all()
+    zeroed = X.copy()
+    zeroed[:3] = 0
+    np.testing.assert_allclose(model.coef_, quiet(cls, solver, epsilon=5.0).fit(layout(zeroed), y).coef_, rtol=1e-9)
+
+
 def test_duplicate_entries_of_a_sparse_row_are_added_before_its_norm_is_taken():
     rows, columns = np.array([0, 0, 1, 1]), np.array([0, 0, 0, 1])
     X = sp.csr_array((np.array([3.0, 4.0, -1.0, 1.0]), columns, np.array([0, 2, 4])), shape=(2, 2))
@@ -195,6 +214,7 @@ BAD_PARAMETERS = [
     ({"solver": GradientDescent(projection_radius=0)}, "projection_radius=0"),
     ({"solver": ObjectivePerturbation(ridge_share=1)}, "ridge_share=1"),
     ({"solver": GradientDescent(step_size=1e6)}, "step_size=1e"),
+    ({"solver": GradientDescent(step_size=1e308), "C": 1e307}, "must not exceed"),
 ]
 
 

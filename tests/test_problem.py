@@ -126,6 +126,8 @@ def test_rows_beyond_the_largest_square_are_scaled_to_nothing():
     problem = Problem(X, None, None, data_norm=1.0, intercept=1.0)
     assert np.isfinite(problem.scores(np.ones(3))).all()
     assert problem.row_norms.max() <= np.sqrt(2)
+    np.testing.assert_array_equal(problem.scores(np.array([1e200, -1e200, 2.0]))[0], 2.0)
+    np.testing.assert_array_equal(problem.scaled_row_norms(np.array([1e150, 1.0, 3.0]))[0], 3.0)
 
 
 @pytest.mark.parametrize("layout", ["C64", "F64", "C32", "F32", "csr64", "csr32"])

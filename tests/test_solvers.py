@@ -1,5 +1,6 @@
 """Solvers: every noise that is drawn is what was charged, plans need no data, and the hidden descent's bound."""
 
+import dataclasses
 from math import inf, log1p, sqrt
 
 import numpy as np
@@ -125,6 +126,24 @@ def test_a_curator_answers_planned_questions_only():
         curator.noisy_gradient(dearer, np.zeros(5))
     assert len(noise.draws) == 2  # a refused question draws nothing
     assert not [name for name in vars(curator) if not name.startswith("_Curator__")]
+
+
+def test_a_curator_refuses_a_plan_for_other_data():
+    noise = RecordingNoise()
+    for size in ((499, 4), (500, 3)):
+        question = GaussianGradient(1.0, 0.5, "add_remove", *size)
+        curator = Curator(problem_for(facts(), SOLVERS[0]), TokenPool([(question.cost, 1)]), noise)
+        with pytest.raises(UnplannedQuestionError, match="size"):
+            curator.noisy_gradient(question, np.zeros(5))
+    assert noise.draws == []
+
+
+def test_hidden_descent_refuses_to_clip_several_outputs():
+    public = facts(n_classes=3, C=0.01)
+    solver = GradientDescent(max_iter=5, iterate="last", step_size=0.5, clip_norm=10.0)
+    ((question, _),) = solver.plan(public, 1.0, 1e-6).questions
+    with pytest.raises(ValueError, match="joint gradient"):
+        dataclasses.replace(question, clip_norm=0.1).release(problem_for(public, solver), RecordingNoise())
 
 
 def test_token_pools_compose_like_their_tokens():

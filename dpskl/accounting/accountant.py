@@ -27,7 +27,7 @@ PathLike = str | os.PathLike[str]
 
 
 # One book for each ledger and one handle for each view of it, as long as somebody holds them.
-_BOOKS: weakref.WeakValueDictionary[str, Book] = weakref.WeakValueDictionary()
+_BOOKS: weakref.WeakValueDictionary[tuple[str, str], Book] = weakref.WeakValueDictionary()
 _HANDLES: weakref.WeakValueDictionary[tuple[Any, ...], PrivacyAccountant] = weakref.WeakValueDictionary()
 _REGISTRY_LOCK = threading.RLock()
 
@@ -44,7 +44,7 @@ if hasattr(os, "register_at_fork"):
 def _reopen(path: str, facts: dict[str, Any], cell: Cell | None = None, label: str | None = None) -> PrivacyAccountant:
     """Return the handle that a pickle describes. It looks for the file when it is used, and never makes one."""
     with _REGISTRY_LOCK:
-        handle = _HANDLES.get((facts["id"], cell, label))
+        handle = _HANDLES.get((facts["id"], path, cell, label))  # a copied file is another ledger
         if handle is None:
             handle = object.__new__(PrivacyAccountant)
             handle._fill(path, facts, cell, label)
@@ -141,7 +141,7 @@ class PrivacyAccountant:
         self.path, self._facts, self._cell, self._label = path, facts, cell, label
         self._book: Book | None = None
         with _REGISTRY_LOCK:
-            _HANDLES[facts["id"], cell, label] = self
+            _HANDLES[facts["id"], path, cell, label] = self
 
     @property
     def epsilon(self) -> float:
@@ -190,7 +190,7 @@ class PrivacyAccountant:
     def _open_book(self) -> Book:
         with _REGISTRY_LOCK:
             if self._book is None:
-                self._book = _BOOKS.get(self._facts["id"]) or self._find_book()
+                self._book = _BOOKS.get((self._facts["id"], self.path)) or self._find_book()
             book = self._book
         return book
 
@@ -202,7 +202,7 @@ class PrivacyAccountant:
                 f"the ledger at {self.path} is another one than this accountant was made for; "
                 "PrivacyAccountant.open(path) gives a handle on the new one"
             )
-        book = _BOOKS[facts["id"]] = Book(ledger, facts)
+        book = _BOOKS[facts["id"], self.path] = Book(ledger, facts)
         return book
 
     # -- spending -----------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from dpskl._version import __version__
 from dpskl.accounting.ledger import Ledger
 from dpskl.accounting.report import Entry
 from dpskl.accounting.tally import COMPOSITIONS, Tally
+from dpskl.exceptions import LedgerFormatError
 
 __all__ = ["NEIGHBOURS", "Book", "checked_facts", "temporary_path"]
 
@@ -29,7 +30,7 @@ class Book:
         self.ledger, self.facts = ledger, facts
         self.tally = Tally(facts["composition"], float(facts["epsilon"]), facts["delta"])
         self.entries: list[Entry] = []
-        self.last = 0
+        self.last, self.digest = 0, ""
 
     @property
     def neighbours(self) -> str | None:
@@ -39,11 +40,17 @@ class Book:
     def catch_up(self) -> None:
         """Read what this and other processes have added."""
         with self.ledger.lock:
-            for number, body in self.ledger.bodies(after=self.last):
+            rows = self.ledger.bodies(after=self.last)  # the last known one first
+            if self.last and (not rows or rows[0][:2] != (self.last, self.digest)):
+                raise LedgerFormatError(
+                    f"{self.ledger.path} no longer holds entries that this process has read; was it replaced by an "
+                    "older copy? Nothing is spent on it from here"
+                )
+            for number, digest, body in rows[bool(self.last) :]:
                 entry = Entry.from_dict(body)
                 self.tally.record(entry.cost, entry.partition)
                 self.entries.append(entry)
-                self.last = number
+                self.last, self.digest = number, digest
 
     def spend(self, entry: Entry) -> None:
         """Check and insert in one transaction; raises FilterRefusal or ValueError, and then nothing is changed."""

@@ -315,7 +315,10 @@ class BasicFilter(Filter):
     @property
     def remaining(self) -> float:
         """Epsilon that is left."""
-        return math.inf if self.epsilon == math.inf else float(exact(self.epsilon) - self._epsilon_spent)
+        if self.epsilon == math.inf:
+            return math.inf
+        # a first cost may have been granted by its own curve and be without a measure here: then nothing is left
+        return 0.0 if self._infinite else float(max(Fraction(0), exact(self.epsilon) - self._epsilon_spent))
 
     @property
     def delta_spent(self) -> float:
@@ -329,7 +332,7 @@ class BasicFilter(Filter):
 
     def _fits(self, cost: Cost) -> bool:
         epsilon, delta = self._charges(cost)
-        if epsilon == math.inf:
+        if self._infinite or epsilon == math.inf:
             return False
         fits = self._epsilon_spent + exact(epsilon) <= exact(self.epsilon)
         return fits and self._delta_spent + exact(delta) <= exact(self.delta)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import sqlite3
+import stat
 import threading
 import uuid
 import weakref
@@ -34,6 +35,15 @@ def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
+def _identity(path: str) -> tuple[int, int] | None:
+    """Return what tells one file from another at the same path, None where there is no file."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
+
+
 def _chain(previous: str, body: str) -> str:
     return hashlib.sha256(f"{previous}\n{body}".encode()).hexdigest()
 
@@ -55,6 +65,7 @@ class Ledger:
         self.path = str(Path(path).resolve())
         self._connection: sqlite3.Connection | None = None
         self._inherited: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
         self.lock = threading.RLock()
         _OPEN.add(self)
 
@@ -112,11 +123,11 @@ class Ledger:
         return ledger
 
     def _connect(self) -> sqlite3.Connection:
-        is_there = Path(self.path).is_file()
-        if self._connection is not None and is_there:
+        file = _identity(self.path)
+        if self._connection is not None and file == self._file:
             return self._connection
-        if not is_there:
-            self.close()
+        self.close()  # what is at the path now is another file, or none
+        if file is None:
             raise LedgerNotFoundError(f"there is no ledger at {self.path}; nothing can be spent without it")
         try:
             connection = sqlite3.connect(
@@ -134,7 +145,7 @@ class Ledger:
             connection.close()
             raise LedgerFormatError(f"{self.path} has format {version}, this dpskl reads up to {_FORMAT}: upgrade it")
         connection.execute("PRAGMA synchronous = FULL")
-        self._connection = connection
+        self._connection, self._file = connection, file
         return connection
 
     def close(self) -> None:
@@ -160,11 +171,12 @@ class Ledger:
         with self.lock:
             return {name: json.loads(value) for name, value in self._connect().execute("SELECT name, value FROM facts")}
 
-    def bodies(self, after: int = 0) -> list[tuple[int, dict[str, Any]]]:
-        """Return the entries with a number above ``after``, in their order."""
+    def bodies(self, after: int = 0) -> list[tuple[int, str, dict[str, Any]]]:
+        """Return number, hash and content of the entries from number ``after`` on, in their order."""
         with self.lock:
-            query = "SELECT id, body FROM entries WHERE id > ? ORDER BY id"
-            return [(number, json.loads(body)) for number, body in self._connect().execute(query, (after,))]
+            query = "SELECT id, hash, body FROM entries WHERE id >= ? ORDER BY id"
+            rows = self._connect().execute(query, (after,)).fetchall()
+            return [(number, digest, json.loads(body)) for number, digest, body in rows]
 
     def verify(self) -> bool:
         """Return whether every entry still has the hash that was chained to it."""

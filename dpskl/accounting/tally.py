@@ -36,8 +36,11 @@ class _Group:
     def admits(self, cost: Cost, epsilon: float, delta: float) -> bool:
         # The first cost on a record was chosen before anything was learnt about it, so its own exact curve may
         # decide; the rule goes on counting it in its own measure.
-        first = not self.costs and cost.delta(epsilon) <= delta * (1 + 1e-9)
-        return first or self.rule.can_spend(cost)
+        if self.costs:
+            return self.rule.can_spend(cost)
+        # delta = 0 asks for a pure guarantee: a delta that is too small for a float is not one
+        own = cost.pure_epsilon <= epsilon if delta == 0 else cost.delta(epsilon) <= delta * (1 + 1e-9)
+        return own or self.rule.can_spend(cost)
 
 
 class Tally:

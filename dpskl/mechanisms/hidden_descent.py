@@ -128,7 +128,13 @@ class HiddenDescent(Mechanism):
         weights = problem.zeros()
         scale = self.noise_scale
         # with several outputs clip_norm is what no gradient exceeds, and clipping would only add rounding
-        clip_norm = self.clip_norm if problem.n_outputs == 1 else inf
+        clip_norm = self.clip_norm
+        if problem.n_outputs > 1:
+            assert problem.loss is not None
+            largest = problem.loss.gradient_bound(problem.n_outputs) * problem.row_bound
+            if clip_norm < largest * (1 - 1e-12):
+                raise ValueError(f"clip_norm={clip_norm} would act on the joint gradient of several outputs")
+            clip_norm = inf
         for _ in range(self.n_steps):
             gradient = problem.gradient_sum(weights, clip_norm)
             gradient += noise.normal(gradient.shape, scale) + self.ridge * weights

@@ -212,7 +212,7 @@ def calibrate_perturbed_objective(
     if epsilon == inf:
         linear_scale = typical_norm = m = 0.0
     elif is_pure:
-        free = epsilon / n_outputs - shift
+        free = epsilon / n_outputs * (1 - 1e-12) - shift
         m = _OUTPUT_SHARE * free
         linear_scale = contributions(neighbours) * L / (free - m)
         typical_norm = linear_scale * float(gammainccinv(size, _TAIL))

@@ -26,6 +26,7 @@ _CLIP_SHARE = 1 / 3  # clip norm as a share of the largest gradient norm
 _TIME = 700.0  # total time in units of mu n / (weights * row_norm^2)
 _MOMENTUM = 0.95
 _STEPS = (100, 150)
+_LARGEST_STEP = 1e50  # beyond, weights could overflow
 # A budget far from rounding: T releases at mu / sqrt(T) must not sum to more than mu.
 _SAFE = 1 - 1e-12
 
@@ -134,6 +135,8 @@ class GradientDescent(Solver):
             low, high = _STEPS
             n_steps = high if isinf(time) else min(max(ceil(time * (1 - momentum) / cap), low), high)
         step = min(time * (1 - momentum) / n_steps, cap) if self.step_size is None else self.step_size
+        if step * facts.row_norm**2 > _LARGEST_STEP:
+            raise ValueError(f"step_size={step:g} times the squared row norm must not exceed {_LARGEST_STEP:g}")
         if step * penalty >= 2 * (1 + momentum):
             raise ValueError(
                 f"step_size={step:g} makes the penalty of C={facts.C:g} at n={facts.n_samples} diverge; "
