@@ -123,7 +123,9 @@ class PerturbedObjective(Mechanism):
             return GaussianCost(inf)
         t, m = self.gradient_bound / self.linear_scale, 2 * self.tolerance / (self.ridge * self.output_scale)
         if self.is_pure:
-            return PureCost(self.n_outputs * (contributions(self.neighbours) * t + self.shift + m))
+            spent = self.n_outputs * (contributions(self.neighbours) * t + self.shift + m)
+            # calibration stays below the budget by its rounding; the budget itself is the rounder number to add up
+            return PureCost(self.epsilon if self.epsilon * (1 - 1e-9) < spent < self.epsilon else spent)
         if self.neighbours == "add_remove":
             return GaussianCost(sqrt(self.n_outputs) * hypot(t, m), shift=self.n_outputs * self.shift)
         if self.n_outputs == 1:
