@@ -183,9 +183,12 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
     def _check_parameters(self) -> None:
         check_parameters(self)
 
+    def _has_guarantee(self) -> bool:
+        return self.epsilon < inf and self.data_norm is not None
+
     def _cost(self, plan: Plan) -> Cost:
         # what has no guarantee has no finite cost either
-        return plan.cost if self.epsilon < inf and self.data_norm is not None else GaussianCost(inf)
+        return plan.cost if self._has_guarantee() else GaussianCost(inf)
 
     def _public_facts(
         self, n_samples: int, n_features: int, n_classes: int, loss: MarginLoss, data_norm: float
@@ -214,7 +217,7 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
         )
 
     def _guarantee(self, plan: Plan, is_secure: bool) -> PrivacyGuarantee | None:
-        if self.epsilon == inf or self.data_norm is None:
+        if not self._has_guarantee():
             return None
         return PrivacyGuarantee(
             epsilon=float(self.epsilon),

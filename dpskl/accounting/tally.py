@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from dpskl.accounting.conversion import gaussian_epsilon
 from dpskl.accounting.costs import Cost, compose
-from dpskl.accounting.filters import BasicFilter, Filter, FilterRefusal, GDPFilter, RDPFilter
+from dpskl.accounting.filters import BasicFilter, Filter, GDPFilter, RDPFilter
 
 __all__ = ["COMPOSITIONS", "Spent", "Tally"]
 
@@ -77,8 +77,7 @@ class Tally:
         """Raise FilterRefusal if the ceiling does not admit the cost; nothing is recorded."""
         for group in self._touched(cell):
             if not group.admits(cost, self.epsilon, self.delta):
-                copy.deepcopy(group.rule).spend(cost)  # refuses, and says why
-                raise FilterRefusal("refused", inf, 0.0)
+                group.rule.spend(cost)  # refuses, says why, and records nothing
 
     def record(self, cost: Cost, cell: Cell | None = None) -> None:
         """Add a cost that was granted."""
