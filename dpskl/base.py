@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dpskl.accounting import Cost, GaussianCost, TokenPool
+from dpskl.accounting import Cost, GaussianCost
 from dpskl.curator import Curator
 from dpskl.guarantee import PrivacyGuarantee
 from dpskl.losses import MarginLoss
@@ -122,13 +122,14 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
             intercept=facts.intercept,
             n_outputs=facts.n_outputs,
         )
-        weights = solver.run(Curator(problem, TokenPool(plan.tokens), noise), plan)
+        outcome = solver.run(Curator(problem, plan.open_budget(), noise), plan)
 
-        rows = weights.reshape(facts.n_weights, facts.n_outputs).T
+        rows = outcome.weights.reshape(facts.n_weights, facts.n_outputs).T
         self.coef_ = rows[:, : facts.n_features].copy()
         self.intercept_ = rows[:, -1] * facts.intercept if self.fit_intercept else np.zeros(facts.n_outputs)
         self.classes_ = classes
-        self.n_iter_ = plan.n_questions
+        self.n_iter_ = outcome.n_iter
+        self.history_ = outcome.history
         self.privacy_guarantee_ = guarantee
         self.effective_C_ = 1 / plan.ridge
         self.data_norm_ = facts.data_norm

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from dpskl.accounting import TokenPool, UnplannedQuestionError
-from dpskl.mechanisms.gradient import GaussianGradient
-from dpskl.mechanisms.hidden_descent import HiddenDescent
+from dpskl.accounting import Cost, UnplannedQuestionError
+from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.noise import NoiseSource
-from dpskl.mechanisms.perturbed_objective import PerturbedObjective
 from dpskl.problem import Problem
 
-__all__ = ["Curator"]
+__all__ = ["Budget", "Curator"]
 
 Array = np.ndarray[Any, Any]
+
+
+class Budget(Protocol):
+    """What a plan has paid for: a pool of tokens, or a filter."""
+
+    def take(self, cost: Cost) -> None:
+        """Charge one question, or raise."""
 
 
 class Curator:
@@ -27,42 +32,41 @@ class Curator:
     Parameters
     ----------
     problem : Problem
-    pool : TokenPool
+    budget : Budget
         The questions that were paid for.
     noise : NoiseSource
     """
 
-    def __init__(self, problem: Problem, pool: TokenPool, noise: NoiseSource) -> None:
+    def __init__(self, problem: Problem, budget: Budget, noise: NoiseSource) -> None:
         self.__problem = problem
-        self.__pool = pool
+        self.__budget = budget
         self.__noise = noise
 
     def zeros(self) -> Array:
         """Return zero weights of the right shape, which is public."""
         return self.__problem.zeros()
 
-    def __check_size(self, mechanism: GaussianGradient | HiddenDescent) -> None:
-        """A plan for other data has another sensitivity; its costs may be the same."""
-        planned, held = (
-            (mechanism.n_samples, mechanism.n_features),
-            (self.__problem.n_samples, self.__problem.n_features),
-        )
-        if planned != held:
-            raise UnplannedQuestionError(f"the plan is for data of size {planned}, and these have {held}")
+    def ask(self, mechanism: Mechanism, *arguments: Any) -> Any:
+        """Return the answer of ``mechanism.release``.
 
-    def noisy_gradient(self, mechanism: GaussianGradient, weights: Array) -> Array:
-        """Return the noisy sum of clipped gradients at ``weights``."""
-        self.__check_size(mechanism)
-        self.__pool.take(mechanism.cost)
-        return mechanism.release(self.__problem, weights, self.__noise)
+        Parameters
+        ----------
+        mechanism : Mechanism
+            The question. What it costs is taken from the budget first.
+        *arguments
+            What it is asked about, such as the weights at which a gradient is wanted: public, or made of
+            earlier answers.
 
-    def hidden_descent(self, mechanism: HiddenDescent) -> Array:
-        """Return the last iterate of noisy gradient descent."""
-        self.__check_size(mechanism)
-        self.__pool.take(mechanism.cost)
-        return mechanism.release(self.__problem, self.__noise)
-
-    def perturbed_minimum(self, mechanism: PerturbedObjective) -> Array:
-        """Return the certified minimum of the perturbed objective."""
-        self.__pool.take(mechanism.cost)
-        return mechanism.release(self.__problem, self.__noise)
+        Raises
+        ------
+        UnplannedQuestionError
+            If the plan does not hold the question, or is for data of another size. Nothing is drawn.
+        FilterRefusal
+            If the budget is a filter and too little is left. Nothing is drawn.
+        """
+        # a plan for other data has another sensitivity; its costs may be the same
+        held = (self.__problem.n_samples, self.__problem.n_features)
+        if mechanism.data_shape not in (None, held):
+            raise UnplannedQuestionError(f"the plan is for data of size {mechanism.data_shape}, and these have {held}")
+        self.__budget.take(mechanism.cost)
+        return mechanism.release(self.__problem, *arguments, self.__noise)

@@ -59,7 +59,10 @@ _PARAMETERS = """
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Where ``X`` has column names.
     n_iter_ : int
-        Number of noisy questions that were planned; it does not depend on the data.
+        Number of noisy questions that were planned, or of updates where the solver decides at run time from what it
+        has released.
+    history_ : dict of str to list, or None
+        What a solver that decides at run time released along the way; ``None`` for the others.
     privacy_guarantee_ : PrivacyGuarantee or None
         What the fit promises, in numbers and words; ``None`` where no claim can be made.
     effective_C_ : float

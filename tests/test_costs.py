@@ -286,3 +286,14 @@ def test_huber_counterexample_exceeds_a_profile_without_the_shift():
             assert exact <= cost.delta(epsilon) + 1e-5
             exceeded |= exact > gaussian_delta(t, epsilon) * 1.2 + 1e-4
     assert exceeded  # so the shift is needed
+
+
+@pytest.mark.parametrize("cost", [GaussianCost(0.3), PureCost(1.0), BoundedRangeCost(2.0), LaplaceCost(0.8)], ids=repr)
+def test_a_table_is_answered_between_its_orders_by_a_valid_chord(cost):
+    orders = [1.5, 3.0, 7.0, 20.0]
+    table = RDPCost(orders, [cost.rdp(order) for order in orders])
+    for order in np.linspace(1.6, 19.9, 50):
+        bound, above = table.rdp(order), table.values[np.searchsorted(orders, order)]
+        assert cost.rdp(order) <= bound <= above
+    assert all(table.rdp(order) == cost.rdp(order) for order in orders)
+    assert table.rdp(4.0) < 0.97 * table.rdp(7.0)  # the value at the order above would be wasteful

@@ -67,7 +67,7 @@ def test_every_draw_is_what_was_charged(solver, delta, n_classes, neighbours):
         return
     plan = solver.plan(public, 1.0, delta)
     noise = RecordingNoise()
-    weights = solver.run(Curator(problem_for(public, solver), TokenPool(plan.tokens), noise), plan)
+    weights = solver.run(Curator(problem_for(public, solver), plan.open_budget(), noise), plan).weights
     assert weights.shape == ((5,) if n_classes == 2 else (5, 3))
     changed = 1 if neighbours == "add_remove" else 2
     row = sqrt(1 + 0.3**2)
@@ -118,12 +118,12 @@ def test_a_curator_answers_planned_questions_only():
     noise = RecordingNoise()
     curator = Curator(problem_for(facts(), SOLVERS[0]), TokenPool([(question.cost, 2)]), noise)
     for _ in range(2):
-        curator.noisy_gradient(question, np.zeros(5))
+        curator.ask(question, np.zeros(5))
     with pytest.raises(UnplannedQuestionError):
-        curator.noisy_gradient(question, np.zeros(5))
+        curator.ask(question, np.zeros(5))
     dearer = GaussianGradient(1.0, 0.6, "add_remove", 500, 4)
     with pytest.raises(UnplannedQuestionError):
-        curator.noisy_gradient(dearer, np.zeros(5))
+        curator.ask(dearer, np.zeros(5))
     assert len(noise.draws) == 2  # a refused question draws nothing
     assert not [name for name in vars(curator) if not name.startswith("_Curator__")]
 
@@ -134,7 +134,7 @@ def test_a_curator_refuses_a_plan_for_other_data():
         question = GaussianGradient(1.0, 0.5, "add_remove", *size)
         curator = Curator(problem_for(facts(), SOLVERS[0]), TokenPool([(question.cost, 1)]), noise)
         with pytest.raises(UnplannedQuestionError, match="size"):
-            curator.noisy_gradient(question, np.zeros(5))
+            curator.ask(question, np.zeros(5))
     assert noise.draws == []
 
 
@@ -242,7 +242,7 @@ def test_hidden_descent_without_noise_is_gradient_descent(n_classes):
     plan = solver.plan(public, inf, 1e-6)
     assert isinstance(plan.questions[0][0], HiddenDescent)
     problem = problem_for(public, solver)
-    got = solver.run(Curator(problem, TokenPool(plan.tokens), RecordingNoise()), plan)
+    got = solver.run(Curator(problem, plan.open_budget(), RecordingNoise()), plan).weights
     w, clip_norm = problem.zeros(), plan.questions[0][0].clip_norm
     for _ in range(40):
         w = w - 0.5 / 500 * (problem.gradient_sum(w, clip_norm) + 100 * w)

@@ -253,13 +253,14 @@ class RDPCost(Cost):
 
     Notes
     -----
-    The divergence grows with the order, so an order that is not in the table is answered at the next one
-    above; above the last there is no bound.
+    Between two orders of the table the bound is the chord of ``(order - 1) divergence``, which is convex in the
+    order (van Erven & Harremoes 2014), or the value at the order above where that is smaller. Below the first order
+    its value holds; above the last there is no bound.
 
     Examples
     --------
-    >>> RDPCost([2, 8, 32], [0.1, 0.4, 1.6]).rdp(5)
-    0.4
+    >>> round(RDPCost([2, 8, 32], [0.1, 0.4, 1.6]).rdp(5), 6)
+    0.3625
     """
 
     kind: ClassVar[str] = "rdp"
@@ -278,8 +279,17 @@ class RDPCost(Cost):
         set_fields(self, orders=checked, values=tuple(check_range("values", value, 0.0) for value in values))
 
     def rdp(self, alpha: float) -> float:
-        position = bisect_left(self.orders, check_range("alpha", alpha, 1.0, open_low=True))
-        return self.values[position] if position < len(self.orders) else math.inf
+        alpha = check_range("alpha", alpha, 1.0, open_low=True)
+        position = bisect_left(self.orders, alpha)
+        if position == len(self.orders):
+            return math.inf
+        above, value = self.orders[position], self.values[position]
+        if position == 0 or math.isinf(above) or math.isinf(value) or above == alpha:
+            return value
+        below, smaller = self.orders[position - 1], self.values[position - 1]
+        share = (alpha - below) / (above - below)
+        chord = (1.0 - share) * (below - 1.0) * smaller + share * (above - 1.0) * value
+        return min(value, chord / (alpha - 1.0) * (1.0 + 1e-14))
 
     def _profile(self, epsilon: float) -> float:
         return rdp_delta(self.rdp, epsilon, self.orders)

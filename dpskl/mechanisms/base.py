@@ -56,6 +56,12 @@ class Mechanism(ABC):
     theorem: str
 
     @property
+    def data_shape(self) -> tuple[int, int] | None:
+        """The (n_samples, n_features) that the sensitivity is for; None where it holds for any."""
+        shape = getattr(self, "n_samples", None), getattr(self, "n_features", None)
+        return None if None in shape else shape  # type: ignore[return-value]
+
+    @property
     @abstractmethod
     def sensitivity(self) -> float:
         """Largest change between neighbours of the quantity under the noise."""
@@ -69,6 +75,10 @@ class Mechanism(ABC):
     @abstractmethod
     def cost(self) -> Cost:
         """Cost of one use."""
+
+    @abstractmethod
+    def release(self, *arguments: Any) -> Any:
+        """Return the noisy answer; the data come first, the source of noise last."""
 
     def describe(self, count: int) -> ReleasePart:
         """Return the line of the guarantee for ``count`` uses."""

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from dpskl.accounting import Cost, compose
-from dpskl.curator import Curator
+from dpskl.accounting import Cost, TokenPool, compose
+from dpskl.curator import Budget, Curator
 from dpskl.losses import Loss, MarginLoss
 from dpskl.mechanisms.base import Mechanism, ReleasePart
 
-__all__ = ["Plan", "PublicFacts", "Solver", "make_solver", "solver_names"]
+__all__ = ["Outcome", "Plan", "PublicFacts", "Solver", "make_solver", "solver_names"]
 
 Array = np.ndarray[Any, Any]
 
@@ -96,9 +96,31 @@ class Plan:
         """How many noisy answers the fit uses."""
         return sum(count for _, count in self.questions)
 
+    def open_budget(self) -> Budget:
+        """Return the budget that a curator charges."""
+        return TokenPool(self.tokens)
+
     def describe(self) -> tuple[ReleasePart, ...]:
         """Return the lines of the privacy guarantee."""
         return tuple(mechanism.describe(count) for mechanism, count in self.questions)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run returns, all of it released.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (n_weights,) or (n_weights, n_outputs)
+    n_iter : int
+        Number of updates, or of noisy questions where there are no updates.
+    history : dict of str to list, or None
+        What happened along the way, one value per entry; None where nothing is chosen at run time.
+    """
+
+    weights: Array
+    n_iter: int
+    history: dict[str, list[Any]] | None = None
 
 
 class Solver(BaseEstimator, ABC):
@@ -162,8 +184,8 @@ class Solver(BaseEstimator, ABC):
         """
 
     @abstractmethod
-    def run(self, curator: Curator, plan: Plan) -> Array:
-        """Return the weights, shape (n_weights,) or (n_weights, n_outputs)."""
+    def run(self, curator: Curator, plan: Plan) -> Outcome:
+        """Ask the curator and return what came of it."""
 
 
 def solver_names(loss: MarginLoss | None = None) -> list[str]:

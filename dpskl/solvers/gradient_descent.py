@@ -15,7 +15,7 @@ from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.hidden_descent import HiddenDescent, hidden_amplification, project_to_ball
 from dpskl.mechanisms.sensitivity import contributions
-from dpskl.solvers.base import Plan, PublicFacts, Solver
+from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver
 
 __all__ = ["GradientDescent"]
 
@@ -170,22 +170,21 @@ class GradientDescent(Solver):
             n_features=facts.n_features,
         )
 
-    def run(self, curator: Curator, plan: Plan) -> Array:
+    def run(self, curator: Curator, plan: Plan) -> Outcome:
         ((question, _),) = plan.questions
         if isinstance(question, HiddenDescent):
-            return curator.hidden_descent(question)
-        assert isinstance(question, GaussianGradient)
+            return Outcome(curator.ask(question), 1)
         descent: _Descent = plan.settings
         weights = curator.zeros()
         velocity, total, kept = np.zeros_like(weights), np.zeros_like(weights), 0
         for t in range(descent.n_steps):
-            gradient = curator.noisy_gradient(question, weights) + plan.ridge * weights
+            gradient = curator.ask(question, weights) + plan.ridge * weights
             velocity = descent.momentum * velocity - (descent.step / descent.n_samples) * gradient
             weights = project_to_ball(weights + velocity, descent.radius)
             if t >= descent.n_steps // 2:
                 total += weights
                 kept += 1
-        return total / kept if descent.average else weights
+        return Outcome(total / kept if descent.average else weights, descent.n_steps)
 
     def _check_parameters(self) -> None:
         def positive(value: Any) -> bool:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from math import expm1, inf, sqrt
 from numbers import Real
-from typing import Any
-
-import numpy as np
 
 from dpskl.curator import Curator
 from dpskl.losses import Loss, MarginLoss
 from dpskl.mechanisms.perturbed_objective import calibrate_perturbed_objective
-from dpskl.solvers.base import Plan, PublicFacts, Solver
+from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver
 
 __all__ = ["ObjectivePerturbation"]
 
@@ -98,6 +95,6 @@ class ObjectivePerturbation(Solver):
         records_per_weight = facts.n_samples * epsilon / (facts.n_outputs * facts.n_weights)
         return min(_LARGEST_SHARE, _SHARE * facts.loss.curvature_bound * sqrt(records_per_weight))
 
-    def run(self, curator: Curator, plan: Plan) -> np.ndarray[Any, Any]:
+    def run(self, curator: Curator, plan: Plan) -> Outcome:
         ((mechanism, _),) = plan.questions
-        return curator.perturbed_minimum(mechanism)  # type: ignore[arg-type]
+        return Outcome(curator.ask(mechanism), 1)
