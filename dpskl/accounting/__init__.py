@@ -3,6 +3,7 @@
 from dpskl.accounting.accountant import Partition, PrivacyAccountant
 from dpskl.accounting.calibration import (
     RDPOrder,
+    calibrate_above_threshold,
     gaussian_mu,
     rdp_order,
     sampled_noise_multiplier,
@@ -22,6 +23,7 @@ from dpskl.accounting.conversion import (
     sampled_pure_rdp,
 )
 from dpskl.accounting.costs import (
+    AboveThresholdCost,
     ApproximateCost,
     BoundedRangeCost,
     ComposedCost,
@@ -51,6 +53,7 @@ from dpskl.accounting.privacy_loss import (
 )
 from dpskl.accounting.report import Entry, PrivacyReport
 from dpskl.accounting.selection import SelectionCost, WorstCost, draw_trials, trial_gamma, worst_cost
+from dpskl.accounting.stopping_game import log_stopping_value
 from dpskl.accounting.tally import Spent
 from dpskl.accounting.token_pool import (
     TokenPool,
@@ -58,6 +61,7 @@ from dpskl.accounting.token_pool import (
 )
 
 __all__ = [
+    "AboveThresholdCost",
     "ApproximateCost",
     "BasicFilter",
     "BoundedRangeCost",
@@ -89,6 +93,7 @@ __all__ = [
     "WorstCost",
     "ZCDPCost",
     "bounded_range_rdp",
+    "calibrate_above_threshold",
     "compose",
     "cost_from_dict",
     "draw_trials",
@@ -97,6 +102,7 @@ __all__ = [
     "gaussian_mu",
     "gaussian_rdp",
     "laplace_rdp",
+    "log_stopping_value",
     "pure_rdp",
     "pure_to_gdp",
     "rdp_delta",

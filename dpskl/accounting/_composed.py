@@ -26,6 +26,7 @@ from dpskl.accounting._plain_costs import (
 from dpskl.accounting._planning import compose_laws
 from dpskl.accounting._sampled_costs import SampledGaussianCost, SampledPureCost
 from dpskl.accounting.conversion import rdp_delta, rdp_epsilon
+from dpskl.accounting.stopping_game import AboveThresholdCost
 
 Parts = tuple[tuple[Cost, int], ...]
 
@@ -54,7 +55,7 @@ class ComposedCost(Cost):
     taken out
       and added to epsilon: the pair (N(mu, 1), exp(-shift) N(0, 1)) composes with any other that way;
     * the sum of the Renyi curves, converted (Canonne, Kamath & Steinke 2020), where some part lacks a pair or
-      has a curve below that of its pair (bounded range);
+      has a curve below that of its pair (bounded range, AboveThreshold);
     * the sum of the pure guarantees, exact in decimals, where all are pure.
 
     Approximate parts are failures with probability delta, else randomised response; failures compose as
@@ -193,6 +194,8 @@ def _law(cost: Cost) -> Law | None:
         law = TwoPointLaw(cost.stated_epsilon, cost.sampling_rate)
     elif isinstance(cost, PureCost | BoundedRangeCost):
         law = TwoPointLaw(cost.stated_epsilon)
+    elif isinstance(cost, AboveThresholdCost) and cost.pure_epsilon < math.inf:
+        law = TwoPointLaw(cost.pure_epsilon)
     else:
         return None
     return law if law.affordable else None
@@ -220,11 +223,14 @@ class _Plan:
             self.shift = total.shift
             if total.mu > 0.0:
                 self.others.append((GaussianCost(total.mu), 1))
-        self.orders = sorted({order for cost, _ in self.others if isinstance(cost, RDPCost) for order in cost.orders})
+        # a conversion looks at hundreds of orders
+        curves = [(cost.table if isinstance(cost, AboveThresholdCost) else cost, count) for cost, count in self.others]
+        self.orders = sorted({order for cost, _ in curves if isinstance(cost, RDPCost) for order in cost.orders})
+        self.curves: list[tuple[Cost, int]] = curves
         self.pure = ComposedCost(tuple(self.others)).pure_epsilon
 
     def rdp(self, alpha: float) -> float:
-        return math.fsum(count * cost.rdp(alpha) for cost, count in self.others)
+        return math.fsum(count * cost.rdp(alpha) for cost, count in self.curves)
 
     def laws(self) -> list[tuple[Law, int]]:
         """Dominating pairs of all parts, empty if one has none."""
@@ -235,12 +241,12 @@ class _Plan:
     @property
     def tight(self) -> bool:
         """Whether the dominating pairs are those of the mechanisms, so that no Renyi curve can do better."""
-        return not any(isinstance(cost, BoundedRangeCost) for cost, _ in self.others)
+        return not any(isinstance(cost, BoundedRangeCost | AboveThresholdCost) for cost, _ in self.others)
 
     @property
     def unbounded(self) -> bool:
         """Whether a part gives no protection at all (no part here is without a Renyi curve otherwise)."""
-        return self.failure >= 1.0 or any(math.isinf(cost.rdp(1.0 + 1e-9)) for cost, _ in self.others)
+        return self.failure >= 1.0 or any(math.isinf(cost.rdp(1.0 + 1e-9)) for cost, _ in self.curves)
 
 
 def _through_points(parts: Parts, delta: float) -> Parts:

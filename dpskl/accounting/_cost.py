@@ -156,7 +156,7 @@ def _encode(value: Any) -> Any:
 def _decode(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(_decode(item) for item in value)
-    return float(value) if isinstance(value, str) else value
+    return float(value) if value in ("inf", "-inf") else value  # other strings are names
 
 
 def cost_from_dict(record: Mapping[str, Any]) -> Cost:

@@ -12,9 +12,10 @@ from scipy.special import ndtri
 
 from dpskl.accounting._numeric import check_range, smallest_true
 from dpskl.accounting.conversion import gaussian_delta
-from dpskl.accounting.costs import SampledGaussianCost, compose
+from dpskl.accounting.costs import AboveThresholdCost, SampledGaussianCost, compose
+from dpskl.accounting.stopping_game import smallest_query_scale
 
-__all__ = ["RDPOrder", "gaussian_mu", "rdp_order", "sampled_noise_multiplier"]
+__all__ = ["RDPOrder", "calibrate_above_threshold", "gaussian_mu", "rdp_order", "sampled_noise_multiplier"]
 
 _MARGIN = 1e-10
 _AIM = 5e-4  # relative distance from the target at which the search for a noise multiplier aims
@@ -204,6 +205,59 @@ def sampled_noise_multiplier(epsilon: float, delta: float, sampling_rate: float,
 
     floor = math.log(min(unsampled, 0.3) / 10.0)
     return math.exp(_safe_noise(reached, epsilon, math.log(max(rate * unsampled, 0.7)), floor))
+
+
+@lru_cache(maxsize=1024)
+def calibrate_above_threshold(count: int, alpha: float, divergence: float) -> float:
+    """Total noise of AboveThreshold with Gaussian noise for a budget at one Renyi order.
+
+    Parameters
+    ----------
+    count : int
+        Number of candidates, at least 1.
+    alpha : float
+        Renyi order, above 1.
+    divergence : float
+        Budget, in (0, inf]; ``inf`` asks for no noise.
+
+    Returns
+    -------
+    float
+        A scale s, in units of the length of the interval that holds the changes of one record, such that
+        ``AboveThresholdCost("gaussian", s * sqrt(1/3), s * sqrt(2/3), count).rdp(alpha)`` lies in
+        [(1 - 1e-3) divergence, divergence]. Where the bound is finite for larger noise only (a divergence of
+        thousands), the smallest such scale.
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its range.
+
+    Notes
+    -----
+    One third of the variance goes to the threshold. The divergence is about 1.1 alpha / s^2 for 30 candidates.
+
+    Examples
+    --------
+    >>> scale = calibrate_above_threshold(30, 22.0, 0.01)
+    >>> cost = AboveThresholdCost("gaussian", scale * math.sqrt(1 / 3), scale * math.sqrt(2 / 3), 30)
+    >>> 0.00999 <= cost.rdp(22.0) <= 0.01
+    True
+    """
+    alpha = check_range("alpha", alpha, 1.0, open_low=True, open_high=True)
+    divergence = check_range("divergence", divergence, 0.0, open_low=True)
+    shares = math.sqrt(1.0 / 3.0), math.sqrt(2.0 / 3.0)
+
+    def reached(log_scale: float) -> float:
+        scale = math.exp(log_scale)
+        return AboveThresholdCost("gaussian", scale * shares[0], scale * shares[1], count).rdp(alpha)
+
+    if divergence == math.inf:
+        AboveThresholdCost("gaussian", 0.0, 0.0, count)  # checks count
+        return 0.0
+    floor = math.log(smallest_query_scale(alpha) / shares[1])
+    guess = 0.5 * (math.log(1.1 * alpha) - math.log(divergence))
+    return math.exp(_safe_noise(reached, divergence, max(guess, floor), floor))
 
 
 def _safe_noise(reached: Callable[[float], float], epsilon: float, guess: float, floor: float) -> float:

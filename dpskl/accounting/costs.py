@@ -12,8 +12,10 @@ from dpskl.accounting._plain_costs import (
     ZCDPCost,
 )
 from dpskl.accounting._sampled_costs import SampledGaussianCost, SampledPureCost
+from dpskl.accounting.stopping_game import AboveThresholdCost
 
 __all__ = [
+    "AboveThresholdCost",
     "ApproximateCost",
     "BoundedRangeCost",
     "ComposedCost",
