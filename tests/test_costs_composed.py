@@ -88,6 +88,12 @@ def test_heavy_tails_and_tiny_losses_invert(parts, delta):
     assert cost.delta(cost.epsilon(delta)) == pytest.approx(delta, rel=0.02)
 
 
+@pytest.mark.parametrize("length", [25.0, 30.0, 35.0, 60.0])
+def test_losses_whose_lower_end_is_a_rounding_error_of_one(length):
+    for cost in (PureCost(length), BoundedRangeCost(length)):
+        assert 0.9 * 3 * length < compose([(cost, 3)]).epsilon(1e-6) <= 3 * length
+
+
 def test_a_large_delta_covers_part_of_the_shift():
     shifted = compose([(GaussianCost(1e-4, 0.01), 50), (SampledGaussianCost(0.1, 50.0), 20)])
     found = shifted.epsilon(0.1)

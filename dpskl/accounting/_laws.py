@@ -188,8 +188,8 @@ class TwoPointLaw:
         lost = 1.0 / (1.0 + math.exp(self.epsilon)) if self.epsilon < 700.0 else 0.0
         if removal or self.symmetric:
             # under the data with the record, the response is turned only if the record was sampled
-            turned = q * (1.0 - lost) + (1.0 - q) * lost
-            losses, masses = [upper, lower], [rest * turned, rest * (1.0 - turned)]
+            kept, turned = q * (1.0 - lost) + (1.0 - q) * lost, q * lost + (1.0 - q) * (1.0 - lost)
+            losses, masses = [upper, lower], [rest * kept, rest * turned]  # not 1 - kept: it may be exp(-epsilon)
             infinity = q * self.delta
             if q < 1.0 and self.delta > 0.0:
                 losses.append(math.log1p(-q))
