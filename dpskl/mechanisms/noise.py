@@ -120,8 +120,10 @@ class SystemNoise(NoiseSource):
         return self._one_normal((2, *_shape(size))).sum(axis=0) * sqrt(0.5)
 
     def standard_exponential(self, size: int | tuple[int, ...]) -> Array:
-        words = self._words(_shape(size)) >> np.uint64(1)
-        return -np.log((words.astype(np.float64) + 0.5) * 2.0**-63)
+        words = self._words(_shape(size))
+        tail = ((words >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-64
+        # a tail of either end: near 0 the variable is as fine as far out, and never 0, whose logarithm is infinite
+        return np.where(words & np.uint64(1), -np.log(tail), -np.log1p(-tail))
 
 
 class SeededNoise(NoiseSource):
