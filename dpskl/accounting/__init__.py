@@ -3,8 +3,11 @@
 from dpskl.accounting.accountant import Partition, PrivacyAccountant
 from dpskl.accounting.calibration import (
     RDPOrder,
+    bounded_range_at_order,
+    bounded_range_epsilon,
     calibrate_above_threshold,
     gaussian_mu,
+    pure_at_order,
     rdp_order,
     sampled_noise_multiplier,
 )
@@ -39,6 +42,7 @@ from dpskl.accounting.costs import (
     compose,
     cost_from_dict,
 )
+from dpskl.accounting.curve_filter import CurveFilter
 from dpskl.accounting.filters import (
     BasicFilter,
     Filter,
@@ -68,6 +72,7 @@ __all__ = [
     "ComposedCost",
     "Composition",
     "Cost",
+    "CurveFilter",
     "Entry",
     "Filter",
     "FilterRefusal",
@@ -92,6 +97,8 @@ __all__ = [
     "UnplannedQuestionError",
     "WorstCost",
     "ZCDPCost",
+    "bounded_range_at_order",
+    "bounded_range_epsilon",
     "bounded_range_rdp",
     "calibrate_above_threshold",
     "compose",
@@ -103,6 +110,7 @@ __all__ = [
     "gaussian_rdp",
     "laplace_rdp",
     "log_stopping_value",
+    "pure_at_order",
     "pure_rdp",
     "pure_to_gdp",
     "rdp_delta",

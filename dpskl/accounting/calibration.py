@@ -11,11 +11,20 @@ from scipy.optimize import minimize_scalar
 from scipy.special import ndtri
 
 from dpskl.accounting._numeric import check_range, smallest_true
-from dpskl.accounting.conversion import gaussian_delta
-from dpskl.accounting.costs import AboveThresholdCost, SampledGaussianCost, compose
+from dpskl.accounting.conversion import bounded_range_rdp, gaussian_delta, pure_rdp
+from dpskl.accounting.costs import AboveThresholdCost, BoundedRangeCost, Cost, SampledGaussianCost, compose
 from dpskl.accounting.stopping_game import smallest_query_scale
 
-__all__ = ["RDPOrder", "calibrate_above_threshold", "gaussian_mu", "rdp_order", "sampled_noise_multiplier"]
+__all__ = [
+    "RDPOrder",
+    "bounded_range_at_order",
+    "bounded_range_epsilon",
+    "calibrate_above_threshold",
+    "gaussian_mu",
+    "pure_at_order",
+    "rdp_order",
+    "sampled_noise_multiplier",
+]
 
 _MARGIN = 1e-10
 _AIM = 5e-4  # relative distance from the target at which the search for a noise multiplier aims
@@ -152,7 +161,9 @@ def rdp_order(epsilon: float, delta: float) -> RDPOrder:
 
 
 @lru_cache(maxsize=256)
-def sampled_noise_multiplier(epsilon: float, delta: float, sampling_rate: float, count: int) -> float:
+def sampled_noise_multiplier(
+    epsilon: float, delta: float, sampling_rate: float, count: int, others: tuple[tuple[Cost, int], ...] = ()
+) -> float:
     """Smallest noise of a Gaussian mechanism on Poisson samples, released a number of times.
 
     Parameters
@@ -165,6 +176,8 @@ def sampled_noise_multiplier(epsilon: float, delta: float, sampling_rate: float,
         Probability with which each record enters each sample, in (0, 1].
     count : int
         Number of releases, each on its own sample, at least 1.
+    others : tuple of (Cost, int)
+        What else the budget has to hold, with how often.
 
     Returns
     -------
@@ -177,11 +190,11 @@ def sampled_noise_multiplier(epsilon: float, delta: float, sampling_rate: float,
     Raises
     ------
     ValueError
-        If a value is outside its range.
+        If a value is outside its range, or the other costs leave nothing.
 
     Notes
     -----
-    Closed form at sampling rate 1; otherwise a bracketed secant search on the logarithms of epsilon and of
+    Closed form at sampling rate 1 and nothing else to hold; otherwise a bracketed secant search on the logarithms of epsilon and of
     the noise multiplier, with privacy loss distributions.
 
     Examples
@@ -197,11 +210,13 @@ def sampled_noise_multiplier(epsilon: float, delta: float, sampling_rate: float,
     if epsilon == math.inf:
         return 0.0
     unsampled = math.sqrt(count) / gaussian_mu(epsilon, delta)
-    if rate == 1.0:
+    if rate == 1.0 and not others:
         return unsampled
+    if others and compose(others).epsilon(delta) >= epsilon * (1.0 - 2.0 * _AIM):
+        raise ValueError(f"the other costs alone use up epsilon={epsilon:g}: make them smaller, or raise epsilon.")
 
     def reached(log_sigma: float) -> float:
-        return compose([(SampledGaussianCost(rate, math.exp(log_sigma)), int(count))]).epsilon(delta)
+        return compose([(SampledGaussianCost(rate, math.exp(log_sigma)), int(count)), *others]).epsilon(delta)
 
     floor = math.log(min(unsampled, 0.3) / 10.0)
     return math.exp(_safe_noise(reached, epsilon, math.log(max(rate * unsampled, 0.7)), floor))
@@ -258,6 +273,113 @@ def calibrate_above_threshold(count: int, alpha: float, divergence: float) -> fl
     floor = math.log(smallest_query_scale(alpha) / shares[1])
     guess = 0.5 * (math.log(1.1 * alpha) - math.log(divergence))
     return math.exp(_safe_noise(reached, divergence, max(guess, floor), floor))
+
+
+@lru_cache(maxsize=256)
+def bounded_range_epsilon(epsilon: float, delta: float, count: int) -> float:
+    """Largest range of each of a number of bounded-range releases (selections) that fits a budget.
+
+    Parameters
+    ----------
+    epsilon : float
+        Budget of all releases together, in (0, inf]; ``inf`` asks for no noise.
+    delta : float
+        Budget, in [0, 1). At 0 ranges add up, as pure guarantees do.
+    count : int
+        Number of releases, at least 1.
+
+    Returns
+    -------
+    float
+        A range E for which ``compose([(BoundedRangeCost(E), count)]).epsilon(delta)`` lies in
+        [(1 - 1e-3) epsilon, epsilon], or below where delta alone covers what the releases tell.
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its range.
+
+    Examples
+    --------
+    >>> each = bounded_range_epsilon(1.0, 1e-6, 20)
+    >>> round(each, 2)
+    0.1
+    >>> 0.999 <= compose([(BoundedRangeCost(each), 20)]).epsilon(1e-6) <= 1.0
+    True
+    """
+    epsilon = check_range("epsilon", epsilon, 0.0, open_low=True)
+    delta = check_range("delta", delta, 0.0, 1.0, open_high=True)
+    if count != int(count) or count < 1:
+        raise ValueError(f"count must be an integer of at least 1, got {count!r}.")
+    if epsilon == math.inf:
+        return math.inf
+    pure = epsilon * (1.0 - _MARGIN) / count
+    if delta == 0.0:
+        return pure
+
+    def reached(log_inverse: float) -> float:
+        return compose([(BoundedRangeCost(math.exp(-log_inverse)), int(count))]).epsilon(delta)
+
+    guess = max(pure, math.sqrt(8.0 * rdp_order(epsilon, delta).rho / count))
+    return math.exp(-_safe_noise(reached, epsilon, -math.log(guess), -math.log(1e3 * guess)))
+
+
+def bounded_range_at_order(divergence: float, alpha: float) -> float:
+    """Largest range of a bounded-range release whose Renyi divergence of one order fits, as a filter asks.
+
+    Parameters
+    ----------
+    divergence : float
+        Budget of the release at the order, in [0, inf].
+    alpha : float
+        Order, above 1.
+
+    Returns
+    -------
+    float
+        A range E with ``bounded_range_rdp(E, alpha) <= divergence``.
+
+    Examples
+    --------
+    >>> round(bounded_range_at_order(0.635459399, 8.0), 6)
+    1.0
+    """
+    return _largest_at_order(bounded_range_rdp, divergence, alpha)
+
+
+def pure_at_order(divergence: float, alpha: float) -> float:
+    """Largest pure guarantee whose Renyi divergence of one order fits, as a filter asks.
+
+    Parameters
+    ----------
+    divergence : float
+        Budget of the release at the order, in [0, inf].
+    alpha : float
+        Order, above 1.
+
+    Returns
+    -------
+    float
+        An epsilon with ``pure_rdp(epsilon, alpha) <= divergence``.
+
+    Examples
+    --------
+    >>> round(pure_at_order(0.955248374, 8.0), 6)
+    1.0
+    """
+    return _largest_at_order(pure_rdp, divergence, alpha)
+
+
+def _largest_at_order(curve: Callable[[float, float], float], divergence: float, alpha: float) -> float:
+    divergence = check_range("divergence", divergence, 0.0)
+    alpha = check_range("alpha", alpha, 1.0, open_low=True)
+    if divergence in (0.0, math.inf):
+        return divergence
+    # neither curve exceeds the guarantee itself
+    low, high = divergence, 2.0 * divergence
+    while curve(high, alpha) <= divergence:
+        high *= 2.0
+    return smallest_true(lambda value: curve(value, alpha) > divergence, low, high) * (1.0 - _MARGIN)
 
 
 def _safe_noise(reached: Callable[[float], float], epsilon: float, guess: float, floor: float) -> float:
