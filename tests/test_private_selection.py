@@ -1,6 +1,6 @@
 """Private selection: exact probabilities instead of audits, the spread of sums, and the calibration of budgets."""
 
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from math import exp, inf, log
 
 import numpy as np
@@ -56,7 +56,7 @@ def wrong_sided_law(scores, rate):
     law = []
     for j in range(len(s)):
         ends = [*breaks[j], breaks[j][-1] + 60.0]
-        law.append(sum(integrate.quad(density, a, b, args=(j,))[0] for a, b in zip(ends, ends[1:], strict=False)))
+        law.append(sum(integrate.quad(density, a, b, args=(j,))[0] for a, b in pairwise(ends)))
     return np.array(law)
 
 

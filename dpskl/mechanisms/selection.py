@@ -1,35 +1,38 @@
 r"""Private selection: the index of a smallest score, with noise on every score (exponential mechanism).
 
-Released are indices only. Let ``s`` be the scores of ``m`` candidates, the same public list for neighbouring data sets, and
-let the *difference* of any two scores move by at most ``spread`` between them:
+Released are indices only. Let ``s`` be the scores of ``m`` candidates, the same public list for neighbouring data
+sets, and let the *difference* of any two scores move by at most ``spread`` between them:
 
     max_j (s'_j - s_j) - min_j (s'_j - s_j) <= spread.
 
-*Gumbel noise*: ``argmin_j (s_j - (spread / epsilon) g_j)`` has the law ``P(j) ~ exp(-epsilon s_j / spread)`` exactly. With
-``v_j = epsilon (s'_j - s_j) / spread`` the log ratio of the two probabilities of ``j`` is ``-v_j`` plus a constant that is the
-same for all ``j``, so the privacy loss lies in an interval of length ``epsilon``: it is epsilon-bounded-range (Durfee & Rogers
-2019; Dong, Durfee & Rogers 2020), which implies epsilon-DP and ``epsilon^2/8``-zCDP (Cesar & Rogers 2021). Nothing is asked of
-the signs of ``s' - s``.
+*Gumbel noise*: ``argmin_j (s_j - (spread / epsilon) g_j)`` has the law ``P(j) ~ exp(-epsilon s_j / spread)`` exactly.
+With ``v_j = epsilon (s'_j - s_j) / spread`` the log ratio of the two probabilities of ``j`` is ``-v_j`` plus a
+constant that is the same for all ``j``, so the privacy loss lies in an interval of length ``epsilon``: it is
+epsilon-bounded-range (Durfee & Rogers 2019; Dong, Durfee & Rogers 2020), which implies epsilon-DP and
+``epsilon^2/8``-zCDP (Cesar & Rogers 2021). Nothing is asked of the signs of ``s' - s``.
 
-*Exponential noise*: ``argmin_j (s_j - (spread / epsilon) e_j)`` is permute-and-flip (McKenna & Sheldon 2020; Ding, Kifer,
-Steinke et al. 2021). It is epsilon-DP: given the noise of the others, ``j`` wins iff ``e_j`` exceeds some ``t``, which moves by at
-most ``epsilon``, and ``exp(-max(t, 0))`` then moves by a factor of at most ``exp(epsilon)``. A common shift of all
-scores changes nothing, hence ``spread`` and not twice the largest change. Its expected score is never worse than that of
-Gumbel noise, and at best its excess is half as large; but it is *not* bounded-range, and composes as pure epsilons do.
+*Exponential noise*: ``argmin_j (s_j - (spread / epsilon) e_j)`` is permute-and-flip (McKenna & Sheldon 2020; Ding,
+Kifer, Steinke et al. 2021). It is epsilon-DP: given the noise of the others, ``j`` wins iff ``e_j`` exceeds some
+``t``, which moves by at most ``epsilon``, and ``exp(-max(t, 0))`` then moves by a factor of at most ``exp(epsilon)``.
+A common shift of all scores changes nothing, hence ``spread`` and not twice the largest change. Its expected score is
+never worse than that of Gumbel noise, and at best its excess is half as large; but it is *not* bounded-range, and
+composes as pure epsilons do.
 
-**How large is the spread?** Where every score is a sum over records of a number in ``[low, high]``, one record more or less
-adds such a vector: ``spread = high - low`` for "add_remove" and twice that for "replace_one". Losses clipped to ``[0, cap]``:
-``cap`` and ``2 cap``. Changes of the loss clipped to ``[-cap, cap]``: ``2 cap`` and ``4 cap``. Penalties are public and count for
-nothing. The sums are computed in floats, and :func:`selection_spread` adds what rounding can move.
+**How large is the spread?** Where every score is a sum over records of a number in ``[low, high]``, one record more
+or less adds such a vector: ``spread = high - low`` for "add_remove" and twice that for "replace_one". Losses clipped
+to ``[0, cap]``: ``cap`` and ``2 cap``. Changes of the loss clipped to ``[-cap, cap]``: ``2 cap`` and ``4 cap``.
+Penalties are public and count for nothing. The sums are computed in floats, and :func:`selection_spread` adds what
+rounding can move.
 
-**The noise must be taken from the scores, never added.** ``argmin_j (s_j + e_j)`` keeps the law's light side where the heavy one is
-needed: with ``m`` equal scores, raising one of them loses ``(m - 1) epsilon``.
+**The noise must be taken from the scores, never added.** ``argmin_j (s_j + e_j)`` keeps the law's light side where
+the heavy one is needed: with ``m`` equal scores, raising one of them loses ``(m - 1) epsilon``.
 
-**Floats.** The noise has a relative resolution of ``2^-53`` at both ends (see :mod:`~dpskl.mechanisms.noise`), and no low bit
-is released, only an index, so there is no release grid and nothing is permuted. Adding the noise rounds each noisy score once
-more; that is one more rounding of the sum, which :func:`selection_spread` holds. Ties, of probability near 0 unless there is
-no noise, go to the lowest index. Both tails of a noise variable end at a probability of 2.7e-20, so a candidate more than 48
-noise scales behind cannot be drawn: this adds at most 1e-19 for each candidate to delta, also where delta is stated as 0.
+**Floats.** The noise is as fine near 0 as far out (see :mod:`~dpskl.mechanisms.noise`), and no low bit is released,
+only an index, so there is no release grid and nothing is permuted. Adding the noise rounds each noisy score once
+more; that is one more rounding of the sum, which :func:`selection_spread` holds. Ties, of probability near 0 unless
+there is no noise, go to the lowest index. Both tails of a noise variable end at a probability of 2.7e-20, so a
+candidate more than 48 noise scales behind cannot be drawn: this adds at most 1e-19 for each candidate to delta, also
+where delta is stated as 0.
 """
 
 from __future__ import annotations
@@ -117,10 +120,8 @@ def select_smallest(scores: Array, spread: float, epsilon: float, noise: NoiseSo
     -------
     int
 
-    Notes
-    -----
-    The expected excess over the smallest score is at most ``(spread / epsilon) log(m)``, for both laws (McKenna & Sheldon
-    2020).
+    Notes ----- The expected excess over the smallest score is at most ``(spread / epsilon) log(m)``, for both laws
+    (McKenna & Sheldon 2020).
 
     Examples
     --------
@@ -137,9 +138,9 @@ def select_smallest_few(
 ) -> list[int]:
     """Return the indices of ``count`` small scores, the best noisy one first.
 
-    With Gumbel noise, taking the best few of *one* noisy list has the law of ``count`` selections in turn, each among the
-    candidates that are left (Durfee & Rogers 2019, lemma 4.2): the cost is that of ``count`` selections. With exponential
-    noise this is not so, and noise is drawn anew for each.
+    With Gumbel noise, taking the best few of *one* noisy list has the law of ``count`` selections in turn, each among
+    the candidates that are left (Durfee & Rogers 2019, lemma 4.2): the cost is that of ``count`` selections. With
+    exponential noise this is not so, and noise is drawn anew for each.
 
     Parameters
     ----------
