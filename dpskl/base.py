@@ -14,6 +14,7 @@ from dpskl.curator import Curator
 from dpskl.guarantee import PrivacyGuarantee
 from dpskl.losses import MarginLoss
 from dpskl.mechanisms.noise import make_noise
+from dpskl.path import Path
 from dpskl.problem import Problem
 from dpskl.solvers import Plan, PublicFacts, make_solver
 from dpskl.validation import (
@@ -122,7 +123,8 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
             intercept=facts.intercept,
             n_outputs=facts.n_outputs,
         )
-        outcome = solver.run(Curator(problem, plan.open_budget(), noise), plan)
+        data = Path(problem) if plan.along_path else problem
+        outcome = solver.run(Curator(data, plan.open_budget(), noise), plan)
 
         rows = outcome.weights.reshape(facts.n_weights, facts.n_outputs).T
         self.coef_ = rows[:, : facts.n_features].copy()

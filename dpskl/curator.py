@@ -9,6 +9,7 @@ import numpy as np
 from dpskl.accounting import Cost, UnplannedQuestionError
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.noise import NoiseSource
+from dpskl.path import Path
 from dpskl.problem import Problem
 
 __all__ = ["Budget", "Curator"]
@@ -31,13 +32,13 @@ class Curator:
 
     Parameters
     ----------
-    problem : Problem
+    problem : Problem or Path
     budget : Budget
         The questions that were paid for.
     noise : NoiseSource
     """
 
-    def __init__(self, problem: Problem, budget: Budget, noise: NoiseSource) -> None:
+    def __init__(self, problem: Problem | Path, budget: Budget, noise: NoiseSource) -> None:
         self.__problem = problem
         self.__budget = budget
         self.__noise = noise

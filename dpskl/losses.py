@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import exp, inf, sqrt
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,10 @@ from scipy.special import softmax
 __all__ = ["Hinge", "HuberHinge", "Logistic", "Loss", "MarginLoss", "Softmax"]
 
 Array = np.ndarray[Any, Any]
+
+# Factors 1 + e^-z of at most e^cap whose product float64 holds: 128 * 5 = 640 < 709.
+_GROUP = 128
+_LARGEST_PRODUCT_CAP = 5.0
 
 
 class Loss(ABC):
@@ -47,6 +51,11 @@ class Loss(ABC):
     @abstractmethod
     def values(self, scores: Array, targets: Array) -> Array:
         """Return the loss of each record, shape (n,)."""
+
+    def clipped_sum(self, scores: Array, targets: Array, cap: float) -> float:
+        """Return ``sum_i min(loss_i, cap)``, the losses in the dtype of the scores and their sum in float64."""
+        losses = self.values(scores, targets)
+        return float(np.minimum(losses, losses.dtype.type(cap), out=losses).sum(dtype=np.float64))
 
     @abstractmethod
     def residuals(self, scores: Array, targets: Array) -> Array:
@@ -125,6 +134,21 @@ class Logistic(MarginLoss):
         np.log(tail, out=tail)
         tail -= np.minimum(margins, 0)
         return tail
+
+    def clipped_sum(self, scores: Array, targets: Array, cap: float) -> float:
+        if scores.ndim > 1 or cap > _LARGEST_PRODUCT_CAP:
+            return super().clipped_sum(scores, targets, cap)
+        # a logarithm costs as much as all the rest: take one of the product of the factors 1 + e^-z of a group, in
+        # float64, so that rounding mixes records no more than it does in a sum
+        factors = targets * scores
+        np.negative(factors, out=factors)
+        with np.errstate(over="ignore"):
+            np.exp(factors, out=factors)
+        factors += 1
+        np.minimum(factors, factors.dtype.type(exp(cap)), out=factors)
+        whole = len(factors) // _GROUP * _GROUP
+        products = np.multiply.reduce(factors[:whole].reshape(_GROUP, -1), axis=0, dtype=np.float64)
+        return float(np.log(products).sum() + np.log(factors[whole:]).sum(dtype=np.float64))
 
     def slope(self, margins: Array) -> Array:
         # -1 / (1 + e^z): the exponential has a SIMD path and scipy's expit has none

@@ -20,12 +20,23 @@ class RecordingNoise(NoiseSource):
     def standard_exponential(self, size):
         return np.zeros(size)
 
+    def sampling_exponential(self, size):
+        return np.random.default_rng(len(self.draws)).standard_exponential(size)
+
     def normal(self, size, scale):
         self.draws.append(("normal", scale))
         return np.zeros(size)
 
     def gamma_vector(self, size, scale):
         self.draws.append(("gamma", scale))
+        return np.zeros(size)
+
+    def laplace(self, size, scale):
+        self.draws.append(("laplace", scale))
+        return np.zeros(size)
+
+    def gumbel(self, size, scale):
+        self.draws.append(("gumbel", scale))
         return np.zeros(size)
 
 

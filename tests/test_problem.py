@@ -76,7 +76,7 @@ def test_first_order_kernels_equal_per_record_sums(layout, case, intercept):
     for cap in (np.inf, 0.8):
         direct = [np.minimum(problem.losses(design @ (weights - step * direction)), cap).sum() for step in steps]
         along = problem.losses_along(scores, problem.scores(direction), steps, cap)
-        np.testing.assert_allclose(along, direct, rtol=1e-10)
+        np.testing.assert_allclose(along, direct, rtol=1e-6)  # losses along a ray are computed in float32
 
     scaling = rng.uniform(0, 2, design.shape[1])
     np.testing.assert_allclose(problem.scaled_row_norms(scaling), np.linalg.norm(design * scaling, axis=1), rtol=1e-10)

@@ -254,7 +254,7 @@ def test_hidden_descent_without_noise_is_gradient_descent(n_classes):
 
 def test_registry():
     assert set(solver_names()) >= {"gd", "objective_perturbation"}
-    assert solver_names(Hinge()) == ["gd"]
+    assert set(solver_names(Hinge())) == set(solver_names()) - {"objective_perturbation"}
     for name in solver_names():
         assert make_solver(name, Logistic()).name == name
     assert make_solver("auto", Logistic()).name == make_solver("auto", HuberHinge()).name == "objective_perturbation"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+AIM = 5e-4  # relative distance from the target at which the search for a noise scale aims
+
 
 def check_range(
     name: str,
@@ -83,3 +85,40 @@ def smallest_true(condition: Callable[[float], bool], low: float, high: float, r
         else:
             low = middle
     return high
+
+
+def safe_log_noise(reached: Callable[[float], float], epsilon: float, guess: float, floor: float) -> float:
+    """Log noise at which a decreasing epsilon lies in [(1 - 1e-3) target, target], by the Illinois method."""
+    answer: float | None = None
+
+    def excess(log_sigma: float) -> float:
+        nonlocal answer
+        value = reached(log_sigma)
+        if epsilon * (1.0 - 2.0 * AIM) <= value <= epsilon:
+            answer = log_sigma
+        # bounded, or an epsilon of 0 or infinity would rule the secant
+        return min(2.0, max(-2.0, math.log(max(value, 1e-300) / (epsilon * (1.0 - AIM)))))
+
+    low = high = guess
+    at_low = at_high = excess(guess)
+    step = 0.25
+    while at_high > 0.0 and answer is None:
+        low, at_low, high, step = high, at_high, high + step, 1.5 * step
+        at_high = excess(high)
+    while at_low <= 0.0 and answer is None:
+        if low <= floor:
+            return low
+        high, at_high, low, step = low, at_low, max(low - step, floor), 1.5 * step
+        at_low = excess(low)
+    previous = 0.0
+    while answer is None and high - low > 1e-12 * max(1.0, abs(high)):
+        middle = (low * at_high - high * at_low) / (at_high - at_low)
+        value = excess(middle)
+        if value > 0.0:
+            low, at_low = middle, value
+            at_high /= 2.0 if previous > 0.0 else 1.0
+        else:
+            high, at_high = middle, value
+            at_low /= 2.0 if previous < 0.0 else 1.0
+        previous = 1.0 if value > 0.0 else -1.0
+    return high if answer is None else answer

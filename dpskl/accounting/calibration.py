@@ -10,7 +10,7 @@ from functools import lru_cache
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtri
 
-from dpskl.accounting._numeric import check_range, smallest_true
+from dpskl.accounting._numeric import AIM, check_range, safe_log_noise, smallest_true
 from dpskl.accounting.conversion import bounded_range_rdp, gaussian_delta, pure_rdp
 from dpskl.accounting.costs import AboveThresholdCost, BoundedRangeCost, Cost, SampledGaussianCost, compose
 from dpskl.accounting.stopping_game import smallest_query_scale
@@ -27,7 +27,6 @@ __all__ = [
 ]
 
 _MARGIN = 1e-10
-_AIM = 5e-4  # relative distance from the target at which the search for a noise multiplier aims
 
 
 def gaussian_mu(epsilon: float, delta: float, shift: float = 0.0) -> float:
@@ -194,8 +193,8 @@ def sampled_noise_multiplier(
 
     Notes
     -----
-    Closed form at sampling rate 1 and nothing else to hold; otherwise a bracketed secant search on the logarithms of epsilon and of
-    the noise multiplier, with privacy loss distributions.
+    Closed form at sampling rate 1 and nothing else to hold; otherwise a bracketed secant search on the logarithms of
+    epsilon and of the noise multiplier, with privacy loss distributions.
 
     Examples
     --------
@@ -212,14 +211,14 @@ def sampled_noise_multiplier(
     unsampled = math.sqrt(count) / gaussian_mu(epsilon, delta)
     if rate == 1.0 and not others:
         return unsampled
-    if others and compose(others).epsilon(delta) >= epsilon * (1.0 - 2.0 * _AIM):
+    if others and compose(others).epsilon(delta) >= epsilon * (1.0 - 2.0 * AIM):
         raise ValueError(f"the other costs alone use up epsilon={epsilon:g}: make them smaller, or raise epsilon.")
 
     def reached(log_sigma: float) -> float:
         return compose([(SampledGaussianCost(rate, math.exp(log_sigma)), int(count)), *others]).epsilon(delta)
 
     floor = math.log(min(unsampled, 0.3) / 10.0)
-    return math.exp(_safe_noise(reached, epsilon, math.log(max(rate * unsampled, 0.7)), floor))
+    return math.exp(safe_log_noise(reached, epsilon, math.log(max(rate * unsampled, 0.7)), floor))
 
 
 @lru_cache(maxsize=1024)
@@ -272,7 +271,7 @@ def calibrate_above_threshold(count: int, alpha: float, divergence: float) -> fl
         return 0.0
     floor = math.log(smallest_query_scale(alpha) / shares[1])
     guess = 0.5 * (math.log(1.1 * alpha) - math.log(divergence))
-    return math.exp(_safe_noise(reached, divergence, max(guess, floor), floor))
+    return math.exp(safe_log_noise(reached, divergence, max(guess, floor), floor))
 
 
 @lru_cache(maxsize=256)
@@ -321,7 +320,7 @@ def bounded_range_epsilon(epsilon: float, delta: float, count: int) -> float:
         return compose([(BoundedRangeCost(math.exp(-log_inverse)), int(count))]).epsilon(delta)
 
     guess = max(pure, math.sqrt(8.0 * rdp_order(epsilon, delta).rho / count))
-    return math.exp(-_safe_noise(reached, epsilon, -math.log(guess), -math.log(1e3 * guess)))
+    return math.exp(-safe_log_noise(reached, epsilon, -math.log(guess), -math.log(1e3 * guess)))
 
 
 def bounded_range_at_order(divergence: float, alpha: float) -> float:
@@ -380,40 +379,3 @@ def _largest_at_order(curve: Callable[[float, float], float], divergence: float,
     while curve(high, alpha) <= divergence:
         high *= 2.0
     return smallest_true(lambda value: curve(value, alpha) > divergence, low, high) * (1.0 - _MARGIN)
-
-
-def _safe_noise(reached: Callable[[float], float], epsilon: float, guess: float, floor: float) -> float:
-    """Log noise at which a decreasing epsilon lies in [(1 - 1e-3) target, target], by the Illinois method."""
-    answer: float | None = None
-
-    def excess(log_sigma: float) -> float:
-        nonlocal answer
-        value = reached(log_sigma)
-        if epsilon * (1.0 - 2.0 * _AIM) <= value <= epsilon:
-            answer = log_sigma
-        # bounded, or an epsilon of 0 or infinity would rule the secant
-        return min(2.0, max(-2.0, math.log(max(value, 1e-300) / (epsilon * (1.0 - _AIM)))))
-
-    low = high = guess
-    at_low = at_high = excess(guess)
-    step = 0.25
-    while at_high > 0.0 and answer is None:
-        low, at_low, high, step = high, at_high, high + step, 1.5 * step
-        at_high = excess(high)
-    while at_low <= 0.0 and answer is None:
-        if low <= floor:
-            return low
-        high, at_high, low, step = low, at_low, max(low - step, floor), 1.5 * step
-        at_low = excess(low)
-    previous = 0.0
-    while answer is None and high - low > 1e-12 * max(1.0, abs(high)):
-        middle = (low * at_high - high * at_low) / (at_high - at_low)
-        value = excess(middle)
-        if value > 0.0:
-            low, at_low = middle, value
-            at_high /= 2.0 if previous > 0.0 else 1.0
-        else:
-            high, at_high = middle, value
-            at_low /= 2.0 if previous < 0.0 else 1.0
-        previous = 1.0 if value > 0.0 else -1.0
-    return high if answer is None else answer

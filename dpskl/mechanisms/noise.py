@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import ABC, abstractmethod
-from math import floor, log2, prod, sqrt
+from math import floor, log1p, log2, prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,34 @@ class NoiseSource(ABC):
     @abstractmethod
     def standard_exponential(self, size: int | tuple[int, ...]) -> Array:
         """Return exponential variables of mean 1."""
+
+    @abstractmethod
+    def sampling_exponential(self, size: int) -> Array:
+        """Return exponential variables of mean 1 that decide who is sampled, from a stream of their own."""
+
+    def poisson_sample(self, n: int, rate: float) -> Array:
+        """Return the sorted indices of a sample of ``range(n)`` that each index enters with probability ``rate``.
+
+        The gaps between successive members are geometric: ``floor(E / -log(1 - rate))`` for an exponential ``E``.
+
+        Parameters
+        ----------
+        n : int
+        rate : float
+            In (0, 1].
+        """
+        if rate >= 1:
+            return np.arange(n)
+        # far more gaps than are needed, but for a chance of about 1e-20; then a second helping
+        helping = int(n * rate + 10 * sqrt(n * rate) + 20)
+        members = np.zeros(0, dtype=np.int64)
+        last = -1
+        while last < n:
+            gaps = np.floor(self.sampling_exponential(helping) / -log1p(-rate))
+            fresh = last + np.cumsum(np.minimum(gaps, n).astype(np.int64) + 1)
+            members = np.concatenate([members, fresh])
+            last = int(members[-1])
+        return members[members < n]
 
     def normal(self, size: int | tuple[int, ...], scale: float) -> Array:
         """Return normal variables of standard deviation ``scale``."""
@@ -125,6 +153,9 @@ class SystemNoise(NoiseSource):
         # a tail of either end: near 0 the variable is as fine as far out, and never 0, whose logarithm is infinite
         return np.where(words & np.uint64(1), -np.log(tail), -np.log1p(-tail))
 
+    def sampling_exponential(self, size: int) -> Array:
+        return self.standard_exponential(size)  # the words of the operating system are independent
+
 
 class SeededNoise(NoiseSource):
     """Reproducible noise for tests and research; nothing drawn from it protects anybody."""
@@ -132,13 +163,18 @@ class SeededNoise(NoiseSource):
     is_secure = False
 
     def __init__(self, seed: int | np.random.SeedSequence) -> None:
-        self._generator = np.random.default_rng(seed)
+        sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+        self._generator = np.random.default_rng(sequence)
+        self._sampler = np.random.default_rng(sequence.spawn(1)[0])
 
     def standard_normal(self, size: int | tuple[int, ...]) -> Array:
         return self._generator.standard_normal(size)
 
     def standard_exponential(self, size: int | tuple[int, ...]) -> Array:
         return self._generator.standard_exponential(size)
+
+    def sampling_exponential(self, size: int) -> Array:
+        return self._sampler.standard_exponential(size)
 
 
 def make_noise(random_state: Any) -> NoiseSource:

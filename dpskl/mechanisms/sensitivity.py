@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dpskl.problem import summation_depth
 
-__all__ = ["NEIGHBOURS", "contributions", "sum_sensitivity"]
+__all__ = ["NEIGHBOURS", "contributions", "sum_sensitivity", "summation_error"]
 
 NEIGHBOURS = ("add_remove", "replace_one")
 
@@ -31,5 +31,9 @@ def sum_sensitivity(bound: float, neighbours: str, n_samples: int, n_features: i
     >>> round(sum_sensitivity(1.0, "replace_one", n_samples=50_000, n_features=100), 4)
     2.0
     """
-    rounding = 2 * n_samples * summation_depth(n_samples, n_features) * 2.0**-53
-    return bound * (contributions(neighbours) + rounding)
+    return bound * contributions(neighbours) + summation_error(bound, n_samples, n_features)
+
+
+def summation_error(bound: float, n_samples: int, n_features: int) -> float:
+    """Return by how much rounding moves the difference of two float64 sums whose terms are at most ``bound``."""
+    return bound * 2 * n_samples * summation_depth(n_samples, n_features) * 2.0**-53

@@ -1,10 +1,15 @@
 """The algorithms behind ``solver=``, one file each."""
 
+from dpskl.solvers.adaptive import AdaptiveGD
 from dpskl.solvers.base import Plan, PublicFacts, Solver, make_solver, solver_names
 from dpskl.solvers.gradient_descent import GradientDescent
+from dpskl.solvers.line_search import BacktrackingGD, BacktrackingSGD
 from dpskl.solvers.objective_perturbation import ObjectivePerturbation
 
 __all__ = [
+    "AdaptiveGD",
+    "BacktrackingGD",
+    "BacktrackingSGD",
     "GradientDescent",
     "ObjectivePerturbation",
     "Plan",

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from dpskl.accounting import Cost, TokenPool, compose
+from dpskl.accounting import Cost, CurveFilter, RDPCost, TokenPool, compose
 from dpskl.curator import Budget, Curator
 from dpskl.losses import Loss, MarginLoss
 from dpskl.mechanisms.base import Mechanism, ReleasePart
 
-__all__ = ["Outcome", "Plan", "PublicFacts", "Solver", "make_solver", "solver_names"]
+__all__ = ["Outcome", "Plan", "PublicFacts", "Solver", "make_solver", "refuse_pure", "solver_names"]
 
 Array = np.ndarray[Any, Any]
 
@@ -75,11 +75,18 @@ class Plan:
         The strength of the penalty ``ridge ||w||^2 / 2`` in sum form.
     settings : object
         What the solver's ``run`` needs besides, all of it public.
+    budget : RDPCost or None
+        Where the solver decides at run time how often it asks: Renyi orders and budgets, all of which are charged.
+        The counts of the questions are then those the budget was divided for.
+    along_path : bool
+        Whether gradients and losses are asked for along the path of a descent, see :class:`~dpskl.path.Path`.
     """
 
     questions: tuple[tuple[Mechanism, int], ...]
     ridge: float
     settings: Any = None
+    budget: RDPCost | None = None
+    along_path: bool = False
 
     @property
     def tokens(self) -> tuple[tuple[Cost, int], ...]:
@@ -89,7 +96,7 @@ class Plan:
     @property
     def cost(self) -> Cost:
         """The cost of the whole fit."""
-        return compose(self.tokens)
+        return compose(self.tokens) if self.budget is None else self.budget
 
     @property
     def n_questions(self) -> int:
@@ -98,7 +105,7 @@ class Plan:
 
     def open_budget(self) -> Budget:
         """Return the budget that a curator charges."""
-        return TokenPool(self.tokens)
+        return TokenPool(self.tokens) if self.budget is None else CurveFilter(self.budget)
 
     def describe(self) -> tuple[ReleasePart, ...]:
         """Return the lines of the privacy guarantee."""
@@ -121,6 +128,15 @@ class Outcome:
     weights: Array
     n_iter: int
     history: dict[str, list[Any]] | None = None
+
+
+def refuse_pure(name: str, delta: float) -> None:
+    """Raise where pure differential privacy is asked of a solver whose noise is Gaussian."""
+    if delta == 0:
+        raise ValueError(
+            f"delta=0 asks for pure differential privacy, which the Gaussian noise of solver={name!r} "
+            "cannot give; choose a delta far below 1/n, or a smooth loss and solver='objective_perturbation'"
+        )
 
 
 class Solver(BaseEstimator, ABC):
@@ -196,12 +212,17 @@ def solver_names(loss: MarginLoss | None = None) -> list[str]:
     >>> from dpskl.losses import Hinge
     >>> from dpskl.solvers import solver_names
     >>> solver_names()
-    ['gd', 'objective_perturbation']
+    ['agd', 'blgd', 'blsgd', 'gd', 'objective_perturbation']
     >>> solver_names(Hinge())
-    ['gd']
+    ['agd', 'blgd', 'blsgd', 'gd']
     """
     registry = sorted(Solver._registry.items())
     return [name for name, cls in registry if loss is None or cls().refusal(loss) is None]
+
+
+def _by_rank(loss: MarginLoss) -> list[str]:
+    """Return the names of the solvers that accept the loss, the one that "auto" takes first."""
+    return sorted(solver_names(loss), key=lambda name: Solver._registry[name].rank)
 
 
 def make_solver(solver: Any, loss: MarginLoss) -> Solver:
@@ -213,7 +234,7 @@ def make_solver(solver: Any, loss: MarginLoss) -> Solver:
         If there is no such solver or it refuses the loss; the message names those that work.
     """
     if isinstance(solver, str) and solver == "auto":
-        solver = min(solver_names(loss), key=lambda name: Solver._registry[name].rank)
+        solver = _by_rank(loss)[0]
     if isinstance(solver, str) and solver in Solver._registry:
         made = Solver._registry[solver]()
     elif isinstance(solver, Solver):
@@ -227,5 +248,5 @@ def make_solver(solver: Any, loss: MarginLoss) -> Solver:
         )
     reason = made.refusal(loss)
     if reason is not None:
-        raise ValueError(f"{reason}; for this loss choose solver={' or '.join(map(repr, solver_names(loss)))}")
+        raise ValueError(f"{reason}; for this loss choose solver={' or '.join(map(repr, _by_rank(loss)))}")
     return made

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, inf, isinf, sqrt
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,10 @@ from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.hidden_descent import HiddenDescent, hidden_amplification, project_to_ball
 from dpskl.mechanisms.sensitivity import contributions
-from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver
+from dpskl.solvers._checks import check_choice, check_count, check_number
+from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, refuse_pure
 
-__all__ = ["GradientDescent"]
+__all__ = ["GradientDescent", "balanced_time", "effective_clip"]
 
 Array = np.ndarray[Any, Any]
 
@@ -29,6 +29,20 @@ _STEPS = (100, 150)
 _LARGEST_STEP = 1e50  # beyond, weights could overflow
 # A budget far from rounding: T releases at mu / sqrt(T) must not sum to more than mu.
 _SAFE = 1 - 1e-12
+
+
+def effective_clip(clip_norm: float | None, largest: float) -> float:
+    """Return the clip norm that is used: no larger than any gradient can be, a third of that where none is given."""
+    return min(_CLIP_SHARE * largest if clip_norm is None else clip_norm, largest)
+
+
+def balanced_time(facts: PublicFacts, mu: float) -> float:
+    """Return the total time of a descent on the mean of the losses at which noise and signal balance.
+
+    The noise along the path grows with ``p time / (mu n)`` relative to the signal, ``p`` the number of weights.
+    """
+    size = facts.n_weights * facts.n_outputs * facts.row_norm**2
+    return _TIME * mu / contributions(facts.neighbours) * facts.n_samples / size
 
 
 @dataclass(frozen=True)
@@ -104,15 +118,11 @@ class GradientDescent(Solver):
 
     def plan(self, facts: PublicFacts, epsilon: float, delta: float) -> Plan:
         self._check_parameters()
-        if delta == 0:
-            raise ValueError(
-                f"delta=0 asks for pure differential privacy, which the Gaussian noise of solver={self.name!r} "
-                "cannot give; choose a delta far below 1/n, or a smooth loss and solver='objective_perturbation'"
-            )
+        refuse_pure(self.name, delta)
         mu = gaussian_mu(epsilon, delta) * _SAFE
         loss = self.problem_loss(facts)
         largest = loss.gradient_bound(facts.n_outputs) * facts.row_norm
-        clip_norm = min(_CLIP_SHARE * largest if self.clip_norm is None else self.clip_norm, largest)
+        clip_norm = effective_clip(self.clip_norm, largest)
         descent = self._descent(facts, mu, min(loss.curvature_bound, 1.0) * facts.row_norm**2)
         ridge = 1 / facts.C
         question = self._hidden(facts, mu, ridge, clip_norm, clip_norm < largest, descent)
@@ -128,8 +138,7 @@ class GradientDescent(Solver):
         momentum = (_MOMENTUM if average else 0.0) if self.momentum is None else self.momentum
         penalty = 1 / facts.C / facts.n_samples
         cap = (1 + momentum) / (smoothness + penalty)
-        time = _TIME * mu / contributions(facts.neighbours) * facts.n_samples
-        time /= facts.n_weights * facts.n_outputs * facts.row_norm**2
+        time = balanced_time(facts, mu)
         n_steps = self.max_iter
         if n_steps is None:
             low, high = _STEPS
@@ -187,17 +196,8 @@ class GradientDescent(Solver):
         return Outcome(total / kept if descent.average else weights, descent.n_steps)
 
     def _check_parameters(self) -> None:
-        def positive(value: Any) -> bool:
-            return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < inf
-
-        is_count = isinstance(self.max_iter, Integral) and not isinstance(self.max_iter, bool)
-        if not (self.max_iter is None or (is_count and self.max_iter >= 1)):
-            raise ValueError(f"max_iter={self.max_iter!r} must be None or a whole number of at least 1")
+        check_count("max_iter", self.max_iter, optional=True)
         for name in ("step_size", "clip_norm", "projection_radius"):
-            value = getattr(self, name)
-            if not (value is None or positive(value)):
-                raise ValueError(f"{name}={value!r} must be None or a positive finite number")
-        if not (self.momentum is None or self.momentum == 0 or (positive(self.momentum) and self.momentum < 1)):
-            raise ValueError(f"momentum={self.momentum!r} must be None or lie in [0, 1)")
-        if self.iterate not in ("average", "last"):
-            raise ValueError(f"iterate={self.iterate!r} must be 'average' or 'last'")
+            check_number(name, getattr(self, name), optional=True)
+        check_number("momentum", self.momentum, 0, 1, closed=True, optional=True)
+        check_choice("iterate", self.iterate, ("average", "last"))
