@@ -4,7 +4,8 @@
 
 Protocol: delta = 1e-8, stratified folds (seeded split, noise from the operating system), features one-hot
 and in [0, 1], ``data_norm=1``, classes declared, every other parameter at its default. The figures to
-compare with are in ``yardsticks.json``. A data set that cannot be read is skipped with its reason.
+compare with are in ``yardsticks.json``. A data set that cannot be read is skipped with its reason. A run of some
+solvers is kept beside the others by a ``--name`` that begins with ``accuracy``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from dpskl.solvers import solver_names
 
 NAME = "accuracy"
 EPSILONS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
-SOLVERS = ("gd", "objective_perturbation")
+SOLVERS = ("objective_perturbation", "gd", "agd", "blgd", "blsgd", "blsgd_ac")
+VARIANTS = {"blsgd_ac": ("blsgd", (("threshold_decay", 0.05),))}  # label: solver and parameters
 
 
 def parse() -> argparse.Namespace:
@@ -29,7 +31,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", nargs="+", choices=tuple(TITLES), default=tuple(TITLES))
     parser.add_argument("--models", nargs="+", choices=tuple(MODELS), default=tuple(MODELS))
-    parser.add_argument("--solvers", nargs="+", choices=solver_names(), default=SOLVERS)
+    parser.add_argument("--solvers", nargs="+", choices=[*solver_names(), *VARIANTS], default=SOLVERS)
     parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=2)
@@ -53,11 +55,11 @@ def main() -> None:
     with threadpoolctl.threadpool_limits(options.threads, user_api="blas"):
         run = describe_run()
     protocol = Protocol(options.folds, options.repeats, options.seed, options.threads)
-    cells = [
-        Cell(data, model, solver, epsilon)
-        for data, solver, model, epsilon in product(names, options.solvers, options.models, options.epsilons)
-        if solver in solver_names(MODELS[model][1])
-    ]
+    cells = []
+    for data, label, model, epsilon in product(names, options.solvers, options.models, options.epsilons):
+        solver, parameters = VARIANTS.get(label, (label, ()))
+        if solver in solver_names(MODELS[model][1]):
+            cells.append(Cell(data, model, solver, epsilon, parameters, label=label))
     document = {
         "run": run,
         "protocol": {"delta": DELTA, **vars(protocol), "jobs": options.jobs},

@@ -31,8 +31,8 @@ class Place(NamedTuple):
     def published(self, table: dict[str, Any]) -> Any:
         """Return the entry of a table of ``yardsticks.json``, or None at an epsilon that it lacks."""
         epsilons = YARDSTICKS["epsilons"]
-        row = table[self.data][self.model]
-        return row[epsilons.index(self.epsilon)] if self.epsilon in epsilons else None
+        row = table.get(self.data, {}).get(self.model)
+        return row[epsilons.index(self.epsilon)] if row and self.epsilon in epsilons else None
 
 
 class Ours(NamedTuple):
@@ -50,10 +50,12 @@ class Ours(NamedTuple):
 class Result:
     """The finished cells by place and solver."""
 
-    def __init__(self, document: dict[str, Any]) -> None:
-        self.protocol = document["protocol"]
+    def __init__(self, documents: list[dict[str, Any]]) -> None:
+        self.protocol = documents[0]["protocol"]
         self.cells = {
-            (Place(cell["data"], cell["model"], cell["epsilon"]), cell["solver"]): cell for cell in document["cells"]
+            (Place(cell["data"], cell["model"], cell["epsilon"]), cell.get("label") or cell["solver"]): cell
+            for document in documents
+            for cell in document["cells"]
         }
         self.solvers = _in_order(solver for _, solver in self.cells)
         self.rows = _in_order(place[:2] for place, _ in self.cells)
@@ -65,21 +67,29 @@ class Result:
         values = accuracies(cell) if cell else []
         return Ours(*mean_and_error(values), len(values), solver) if values else None
 
+    def train_loss(self, place: Place, solver: str) -> tuple[float, float] | None:
+        """Return mean and standard error of the loss on the training rows."""
+        cell = self.cells.get((place, solver))
+        values = [fit["train_loss"] for fit in cell["fits"]] if cell else []
+        return mean_and_error(values) if values else None
+
     def best(self, place: Place) -> Ours | None:
         """Return what our best solver reached."""
         reached = (self.ours(place, solver) for solver in self.solvers)
         return max((ours for ours in reached if ours), key=lambda ours: ours.mean, default=None)
 
 
-def report(document: dict[str, Any]) -> str:
-    """Return all tables of a result as Markdown."""
-    result = Result(document)
+def report(*documents: dict[str, Any]) -> str:
+    """Return all tables of one or several results as Markdown; a later one replaces the cells of an earlier one."""
+    result = Result(list(documents))
     p = result.protocol
     parts = [
         f"Test accuracy in percent, untuned defaults, delta = {p['delta']:g}; {p['folds']} folds x "
         f"{p['repeats']} splits = {p['folds'] * p['repeats']} fits a cell. In brackets the standard error, "
         "fits taken as independent although they share records. Differences are ours minus theirs.",
-        *(_solver_table(result, solver) for solver in result.solvers),
+        _accuracy_table(result),
+        _loss_table(result),
+        *(_solver_table(result, solver) for solver in result.solvers if solver in YARDSTICKS["references"]),
         _best_table(result),
         _gaps(result),
         _seconds(result),
@@ -114,6 +124,34 @@ def _line(result: Result, row: tuple[str, str], entry: Any) -> list[str]:
     return [entry(Place(*row, epsilon)) for epsilon in result.epsilons]
 
 
+def _accuracy_table(result: Result) -> str:
+    def entry(place: Place, solver: str) -> str:
+        ours, best = result.ours(place, solver), result.best(place)
+        text = str(ours or "failed")
+        return f"**{text}**" if ours and best and ours.solver == best.solver else text
+
+    return "### Accuracy of all solvers, the best of each cell in bold\n\n" + _every_solver(result, entry)
+
+
+def _loss_table(result: Result) -> str:
+    def entry(place: Place, solver: str) -> str:
+        loss = result.train_loss(place, solver)
+        return f"{loss[0]:.4f} ({loss[1]:.4f})" if loss else "failed"
+
+    return "### Mean loss on the training rows, without the penalty\n\n" + _every_solver(result, entry)
+
+
+def _every_solver(result: Result, entry: Any) -> str:
+    rows = []
+    for row in result.rows:
+        for solver in result.solvers:
+            places = [Place(*row, epsilon) for epsilon in result.epsilons]
+            if any((place, solver) in result.cells for place in places):  # else the solver refuses this loss
+                shown = [entry(place, solver) if (place, solver) in result.cells else "" for place in places]
+                rows.append([places[0].title, solver, *shown])
+    return markdown(["data, model", "solver", *(f"{epsilon:g}" for epsilon in result.epsilons)], rows)
+
+
 def _solver_table(result: Result, solver: str) -> str:
     reference = YARDSTICKS["references"].get(solver)
     rows, verdicts = [], []
@@ -143,6 +181,8 @@ def _solver_table(result: Result, solver: str) -> str:
     for row in result.rows:
         if all((Place(*row, epsilon), solver) not in result.cells for epsilon in result.epsilons):
             continue  # the solver refuses this loss
+        if Place(*row, result.epsilons[0]).published(YARDSTICKS["peers"]) is None:
+            continue
         rows.append([Place(*row, 0).title, solver, *_line(result, row, ours)])
         if reference:
             rows.append(["", reference["name"], *_line(result, row, theirs)])
@@ -172,7 +212,7 @@ def _best_table(result: Result) -> str:
         return f"{best} {best.solver}{beside}"
 
     rows = [
-        [Place(*row, 0).title, YARDSTICKS["non_private"][row[0]][row[1]], *_line(result, row, entry)]
+        [Place(*row, 0).title, YARDSTICKS["non_private"].get(row[0], {}).get(row[1], ""), *_line(result, row, entry)]
         for row in result.rows
     ]
     header = ["data, model", "non-private", *(f"{epsilon:g}" for epsilon in result.epsilons)]

@@ -26,7 +26,7 @@ import dpskl
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-TITLES = {"adult": "Adult", "bank": "Bank", "ipums_br": "IPUMS-BR"}
+TITLES = {"adult": "Adult", "bank": "Bank", "ipums_br": "IPUMS-BR", "acs_national": "ACS"}
 
 # -- data ---------------------------------------------------------------------------------------------
 
@@ -164,10 +164,11 @@ def _dump(document: dict[str, Any]) -> str:
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def read_result(name: str, quick: bool = False) -> dict[str, Any] | None:
-    """Return the result file ``name``, or None where there is none yet."""
-    path = result_path(name, quick)
-    return json.loads(path.read_text()) if path.exists() else None
+def read_results(name: str, quick: bool = False) -> list[dict[str, Any]]:
+    """Return the results whose name is ``name`` or begins with ``name-``, the oldest first."""
+    paths = [result_path(name, quick), *sorted(RESULTS.glob(result_path(f"{name}-*", quick).name))]
+    documents = [json.loads(path.read_text()) for path in paths if path.exists()]
+    return sorted(documents, key=lambda document: str(document["run"]["date"]))
 
 
 # -- tables -------------------------------------------------------------------------------------------

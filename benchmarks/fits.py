@@ -28,7 +28,10 @@ CLASSES = (-1, 1)
 
 @dataclass(frozen=True)
 class Cell:
-    """What is fitted; ``parameters`` are the solver's, ``constants`` are module-level names to replace."""
+    """What is fitted; ``parameters`` are the solver's, ``constants`` are module-level names to replace.
+
+    ``label`` is what tables call the solver where it is not the name.
+    """
 
     data: str
     model: str
@@ -36,6 +39,7 @@ class Cell:
     epsilon: float
     parameters: tuple[tuple[str, Any], ...] = ()
     constants: tuple[tuple[str, Any], ...] = ()
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,14 @@ def _fit(cell: Cell, repeat: int, fold: int, train: Any, test: Any) -> tuple[dic
         "sensitivities": [part.sensitivity for part in parts],
     }
     accuracy = 100 * float(np.mean(model.predict(X[test]) == y[test]))
-    figures = {"repeat": repeat, "fold": fold, "accuracy": round(accuracy, 4), "seconds": round(seconds, 4)}
+    train_loss = float(loss.values(model.decision_function(X_train), np.sign(y_train)).mean())
+    figures = {
+        "repeat": repeat,
+        "fold": fold,
+        "accuracy": round(accuracy, 4),
+        "train_loss": round(train_loss, 6),
+        "seconds": round(seconds, 4),
+    }
     return figures, planned
 
 

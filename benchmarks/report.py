@@ -12,7 +12,7 @@ from typing import Any
 import ablation_tables
 import accuracy_tables
 import speed
-from common import ROOT, read_result
+from common import ROOT, read_results
 
 SECTIONS = {
     "accuracy": ("Accuracy", accuracy_tables.report),
@@ -46,11 +46,12 @@ def main() -> None:
     options = parser.parse_args()
     parts = ["# Results", "Written by `python benchmarks/report.py` from `benchmarks/results/`; do not edit."]
     for name, (title, report) in SECTIONS.items():
-        document = read_result(name, options.quick)
-        if document is None:
-            parts.append(f"## {title}\n\nNot measured yet: `python benchmarks/{name}.py`.")
+        documents = read_results(name, options.quick)
+        if documents:
+            origins = "\n\n".join(origin(document["run"]) for document in documents)
+            parts.append(f"## {title}\n\n{origins}\n\n{report(*documents)}")
         else:
-            parts.append(f"## {title}\n\n{origin(document['run'])}\n\n{report(document)}")
+            parts.append(f"## {title}\n\nNot measured yet: `python benchmarks/{name}.py`.")
     text = "\n\n".join(parts) + "\n"
     if options.quick:
         print("These are smoke runs: the figures mean nothing.\n")
