@@ -38,9 +38,10 @@ from dpskl.accounting.conversion import gaussian_rdp, laplace_rdp, pure_rdp
 
 __all__ = ["AboveThresholdCost", "log_stopping_value", "smallest_query_scale"]
 
-_POINTS = 3000
+_POINTS = 3000  # of the grid, and more where it is long
+_WIDEST_STEP = 0.03
 _POINTS_BETWEEN_KINKS = 800
-_MARGIN = 1.0005  # the grid misses at most 4e-5 of the maximum
+_MARGIN = 1.0005  # the grid misses less than 1e-4 of the maximum
 _LARGEST_SHIFT = 300.0  # of alpha * ratio, beyond which the grid would be too coarse
 _THETAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 _TABLE = tuple(1.0 + 10.0 ** (step / 8.0) for step in range(-12, 33))  # orders from 1.03 to 1e4
@@ -132,7 +133,7 @@ def _coins(law: str, alpha: float, ratio: float, theta: float) -> tuple[Array, A
     """Log coefficients (success, failure) of the coins that can be best for some W: no other is larger in both."""
     low, high = -12.0 - 3.0 * alpha * theta * ratio, 12.0 + 3.0 * alpha * (1.0 - theta) * ratio
     shifts = {-theta * ratio, (1.0 - theta) * ratio} - {0.0}  # equal coins gain nothing
-    x = np.linspace(low, high, _POINTS)
+    x = np.linspace(low, high, max(_POINTS, math.ceil((high - low) / _WIDEST_STEP)))
     if law == "laplace":
         between = np.linspace(-2.0 * ratio, 2.0 * ratio, _POINTS_BETWEEN_KINKS)
         x = np.concatenate([x, between, [0.0], [-t for t in shifts]])
