@@ -19,6 +19,9 @@ from ablation_tables import report
 from common import TITLES, add_common_options, available, describe_run, write_result
 from fits import DELTA, MODELS, Cell, Protocol, constant, run_cells
 
+from dpskl.losses import Logistic
+from dpskl.solvers import make_solver
+
 NAME = "ablation"
 EPSILONS = (0.05, 0.2, 0.8)
 _GD = "dpskl.solvers.gradient_descent"
@@ -27,7 +30,7 @@ _OBJECTIVE = "dpskl.solvers.objective_perturbation"
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule: a solver parameter whose default is None, or the dotted name of a constant."""
+    """One rule: a solver parameter, or the dotted name of a constant."""
 
     title: str
     solver: str
@@ -38,7 +41,9 @@ class Rule:
     @property
     def default(self) -> Any:
         """The value in force."""
-        return None if self.constant is None else constant(self.constant)
+        if self.constant is None:
+            return make_solver(self.solver, Logistic()).get_params()[str(self.parameter)]
+        return constant(self.constant)
 
     def cell(self, data: str, model: str, epsilon: float, value: Any) -> Cell:
         """Return the cell of a value; all rules of a solver share that of their defaults."""
@@ -80,12 +85,25 @@ RULES = {
     "intercept_gd": Rule("Constant column as a multiple of data_norm", "gd", **_RATIO),
     "intercept_objective": Rule("Constant column as a multiple of data_norm", "objective_perturbation", **_RATIO),
 }
+# What Chen & Lee (2020) vary in their figure 1, and what is ours; for --rules line_search.
+LINE_SEARCH = {
+    "alpha": Rule("alpha", "blgd", (0.1, 0.3, 0.5, 0.7, 0.9), parameter="alpha"),
+    "beta": Rule("beta", "blgd", (0.5, 0.7, 0.8, 0.9), parameter="beta"),
+    "noise": Rule("noise", "blgd", ("gaussian", "laplace"), parameter="noise"),
+    "budget_rule": Rule("budget_rule", "blgd", ("never", "adaptive", "always"), parameter="budget_rule"),
+    "line_momentum": Rule("momentum", "blgd", (0.0, 0.5, 0.9), parameter="momentum"),
+    "line_clip": Rule("clip_norm", "blgd", (None, 3.0), parameter="clip_norm"),
+    "q": Rule("q", "blsgd", (0.02, 0.05, 0.1, 0.2), parameter="q"),
+    "sampled_rule": Rule("budget_rule", "blsgd", ("never", "adaptive", "always"), parameter="budget_rule"),
+    "zeta": Rule("threshold_decay", "blsgd", (0.0, 0.02, 0.05, 0.1), parameter="threshold_decay"),
+}
 
 
 def parse() -> argparse.Namespace:
     """Return the options."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rules", nargs="+", choices=tuple(RULES), default=tuple(RULES))
+    choices = ("line_search", *RULES, *LINE_SEARCH)
+    parser.add_argument("--rules", nargs="+", choices=choices, default=tuple(RULES))
     parser.add_argument("--data", nargs="+", choices=tuple(TITLES), default=tuple(TITLES))
     parser.add_argument("--models", nargs="+", choices=tuple(MODELS), default=tuple(MODELS))
     parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
@@ -95,6 +113,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="processes, each with --threads BLAS threads")
     add_common_options(parser, NAME)
     options = parser.parse_args()
+    if "line_search" in options.rules:
+        options.rules = list(LINE_SEARCH)
     if options.quick:
         smallest = [name for name in options.data if name == "bank"]
         options.data, options.epsilons = smallest or options.data[:1], [0.2]
@@ -109,7 +129,7 @@ def values(rule: Rule) -> list[Any]:
 
 def _describe(name: str, options: argparse.Namespace, names: list[str], places: dict[Cell, int]) -> dict[str, Any]:
     """Return a rule as the result file keeps it; ``places`` collects its cells and numbers them."""
-    rule = RULES[name]
+    rule = (RULES | LINE_SEARCH)[name]
     entries = []
     for value in values(rule):
         cells = [

@@ -9,8 +9,12 @@ from common import TITLES, markdown
 from fits import accuracies
 
 
-def report(document: dict[str, Any]) -> str:
-    """Return the tables of all rules as Markdown."""
+def report(*documents: dict[str, Any]) -> str:
+    """Return the tables of all rules of all results as Markdown."""
+    return "\n\n".join(_one_result(document) for document in documents)
+
+
+def _one_result(document: dict[str, Any]) -> str:
     p, cells = document["protocol"], document["cells"]
     epsilons = " / ".join(f"{epsilon:g}" for epsilon in dict.fromkeys(cell["epsilon"] for cell in cells))
     parts = [
@@ -28,7 +32,7 @@ def report(document: dict[str, Any]) -> str:
 def _label(value: Any) -> str:
     if isinstance(value, list | tuple):
         return " to ".join(map(_label, value))
-    return "None" if value is None else f"{value:.4g}"
+    return f"{value:.4g}" if isinstance(value, int | float) else str(value)
 
 
 def _rule_table(rule: dict[str, Any], cells: list[dict[str, Any]]) -> str:

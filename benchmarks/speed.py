@@ -6,6 +6,8 @@
   matrix of random numbers of the same shape (which needs no data set);
 * per_example: the same iteration against one that materialises the gradient of every record;
 * fit: whole fits on Adult against scikit-learn's ``LogisticRegression(C=1)``;
+* update: one update of the line-search solvers, all of whose 20 steps fail, over two plain products with X, and against
+  code that multiplies by X for each step;
 * losses: the logistic loss against ``np.logaddexp``.
 
 The exit code is 0 whatever the targets say: read the table, and run on an idle machine.
@@ -21,9 +23,10 @@ import threadpoolctl
 from common import add_common_options, available, describe_run, markdown, write_result
 from speed_fits import fits
 from speed_iterations import iterations, losses, per_example
+from speed_line_search import updates
 
 NAME = "speed"
-PARTS = {"iteration": iterations, "per_example": per_example, "fit": fits, "losses": losses}
+PARTS = {"iteration": iterations, "per_example": per_example, "update": updates, "fit": fits, "losses": losses}
 
 
 def parse() -> argparse.Namespace:

@@ -24,7 +24,7 @@ DATA_NORM = 1.0
 DENSE_TARGET, SPARSE_TARGET, PER_EXAMPLE_TARGET = 1.3, 1.6, 3.0
 
 
-def _layouts(has_adult: bool) -> Iterator[tuple[str, Any, Array, float | None]]:
+def layouts(has_adult: bool) -> Iterator[tuple[str, Any, Array, float | None]]:
     """Yield name, matrix, signs and target; one matrix is alive at a time."""
     rng = np.random.default_rng(0)
     if has_adult:
@@ -50,7 +50,7 @@ def _iteration(X: Any, y: Array) -> tuple[Problem, GaussianGradient, Array]:
     return problem, gradient, weights
 
 
-def _two_passes(X: Any) -> Callable[[], Array]:
+def two_passes(X: Any) -> Callable[[], Array]:
     """Return the floor: both products with X, in the precision of X."""
     rng = np.random.default_rng(2)
     w, r = rng.normal(size=X.shape[1]).astype(X.dtype), rng.normal(size=X.shape[0]).astype(X.dtype)
@@ -64,12 +64,12 @@ def _two_passes(X: Any) -> Callable[[], Array]:
 
 def iterations(repetitions: int, has_adult: bool) -> Iterator[dict[str, Any]]:
     """Yield one comparison for each layout."""
-    for name, X, y, target in _layouts(has_adult):
+    for name, X, y, target in layouts(has_adult):
         problem, gradient, weights = _iteration(X, y)
         noise = make_noise(None)
         tasks = {
             "ours": lambda p=problem, g=gradient, w=weights, z=noise: g.release(p, w, z),
-            "baseline": _two_passes(X),
+            "baseline": two_passes(X),
         }
         seconds = interleave(tasks, repetitions, warm_ups=3)
         what = f"DP-GD iteration, {name}"
@@ -99,7 +99,7 @@ def _materialised(X: Array, problem: Problem, y: Array) -> dict[str, Callable[[A
 
 def per_example(repetitions: int, has_adult: bool) -> Iterator[dict[str, Any]]:
     """Yield comparisons with materialised gradients, on dense float64 in C order."""
-    name, X, y, _ = next(_layouts(has_adult))
+    name, X, y, _ = next(layouts(has_adult))
     problem, gradient, weights = _iteration(X, y)
     noise = make_noise(None)
     tasks: dict[str, Callable[[], Array]] = {"ours": lambda: gradient.release(problem, weights, noise)}
