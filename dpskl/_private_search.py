@@ -279,11 +279,13 @@ class PrivateSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         plan = self._plan(candidates, Size(n_samples, X.shape[1], len(classes)))
         noise = make_noise(self.random_state)
         warn_of_weak_claims(self._trial(candidates[0], self.epsilon), n_samples)
+        conditions = self._conditions(candidates)
         ledger = self._ledger()
         if ledger is not None:
             ledger.spend(
                 plan.cost,
                 neighbours=self.estimator.neighbours,
+                solver=", ".join(conditions) or None,
                 estimator=type(self).__name__,
                 n_samples=n_samples,
                 is_seeded=not noise.is_secure,
@@ -296,7 +298,7 @@ class PrivateSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 "the best trial is one whose fit failed, and the search has been charged all the same; fit each "
                 "candidate to data that may be looked at to find out why"
             )
-        guarantee = self._guarantee(plan, noise.is_secure) if self.epsilon < inf else None
+        guarantee = self._guarantee(plan, noise.is_secure, conditions) if self.epsilon < inf else None
         best.set_params(random_state=self.estimator.random_state)
         best.privacy_guarantee_ = guarantee
         self.best_estimator_ = best
@@ -332,7 +334,12 @@ class PrivateSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 best, best_score, best_params = trial, score, params
         return best, best_score, dict(best_params)
 
-    def _guarantee(self, plan: _SearchPlan, is_secure: bool) -> PrivacyGuarantee:
+    def _conditions(self, candidates: list[dict[str, Any]]) -> tuple[str, ...]:
+        """Return what the guarantees of the candidates rest on besides theorems."""
+        found = {self._trial(candidate, self.epsilon)._condition() for candidate in candidates}
+        return tuple(sorted(found - {None}))
+
+    def _guarantee(self, plan: _SearchPlan, is_secure: bool, conditions: tuple[str, ...]) -> PrivacyGuarantee:
         law = f"eta = {self.eta}, mean {self.mean_trials:g}"
         part = ReleasePart(
             f"best of a random number of trials ({law}), each a model and a noisy count of its correct predictions",
@@ -357,7 +364,7 @@ class PrivateSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             ),
             cost=plan.cost,
             is_seeded=not is_secure,
-            caveats=(*PrivacyGuarantee.caveats, "the running time, which tells the number of trials"),
+            caveats=(*conditions, *PrivacyGuarantee.caveats, "the running time, which tells the number of trials"),
         )
 
     # -- prediction -----------------------------------------------------------------------------------------

@@ -109,10 +109,11 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
         plan = solver.plan(facts, float(self.epsilon), float(self.delta))
         noise = make_noise(self.random_state)
         warn_of_weak_claims(self, facts.n_samples)
-        guarantee = self._guarantee(plan, noise.is_secure)
+        guarantee = self._guarantee(plan, noise.is_secure, solver.condition)
         if self.verbose:
             print(guarantee)
-        self._charge(self._cost(plan), solver.name, facts.n_samples, noise.is_secure)
+        name = solver.name if solver.condition is None else f"{solver.name} ({solver.condition})"
+        self._charge(self._cost(plan), name, facts.n_samples, noise.is_secure)
 
         problem_loss = solver.problem_loss(facts)
         problem = Problem(
@@ -189,6 +190,9 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
     def _has_guarantee(self) -> bool:
         return self.epsilon < inf and self.data_norm is not None
 
+    def _condition(self) -> str | None:
+        return make_solver(self.solver, self._loss()).condition
+
     def _cost(self, plan: Plan) -> Cost:
         # what has no guarantee has no finite cost either
         return plan.cost if self._has_guarantee() else GaussianCost(inf)
@@ -219,7 +223,7 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
             is_seeded=not is_secure,
         )
 
-    def _guarantee(self, plan: Plan, is_secure: bool) -> PrivacyGuarantee | None:
+    def _guarantee(self, plan: Plan, is_secure: bool, condition: str | None) -> PrivacyGuarantee | None:
         if not self._has_guarantee():
             return None
         return PrivacyGuarantee(
@@ -236,6 +240,7 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
             ),
             cost=plan.cost,
             is_seeded=not is_secure,
+            caveats=PrivacyGuarantee.caveats if condition is None else (condition, *PrivacyGuarantee.caveats),
         )
 
     # -- prediction -----------------------------------------------------------------------------------

@@ -140,8 +140,7 @@ class Logistic(MarginLoss):
             return super().clipped_sum(scores, targets, cap)
         # a logarithm costs as much as all the rest: take one of the product of the factors 1 + e^-z of a group, in
         # float64, so that rounding mixes records no more than it does in a sum
-        factors = targets * scores
-        np.negative(factors, out=factors)
+        factors = scores * -targets
         with np.errstate(over="ignore"):
             np.exp(factors, out=factors)
         factors += 1

@@ -31,6 +31,7 @@ from dpskl.solvers import (
     AdaptiveGD,
     BacktrackingGD,
     BacktrackingSGD,
+    ExponentialMechanism,
     GradientDescent,
     ObjectivePerturbation,
     solver_names,
@@ -466,7 +467,7 @@ def test_probabilities():
 
 def test_guarantee_tells_all():
     X, y = data()
-    for solver in ("gd", "objective_perturbation"):
+    for solver in ("gd", "objective_perturbation", "exponential_mechanism"):
         guarantee = quiet(DPLogisticRegression, solver, random_state=None).fit(X, y).privacy_guarantee_
         assert (guarantee.epsilon, guarantee.delta, guarantee.neighbours) == (1.0, 1e-6, "add_remove")
         assert guarantee.epsilon_at(1e-6) == pytest.approx(1.0, rel=1e-6)
@@ -481,6 +482,8 @@ def test_guarantee_tells_all():
 @each_pair
 def test_replace_one_needs_more_noise(cls, solver):
     X, y = data()
+    if solver == "exponential_mechanism":  # its rules for penalty and steps depend on the relation
+        solver = ExponentialMechanism(ridge=10.0, max_iter=100)
     scale = {}
     for neighbours in ("add_remove", "replace_one"):
         model = quiet(cls, solver, neighbours=neighbours)

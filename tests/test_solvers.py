@@ -14,7 +14,14 @@ from dpskl.losses import Hinge, HuberHinge, Logistic
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.hidden_descent import HiddenDescent, hidden_amplification
 from dpskl.problem import Problem
-from dpskl.solvers import GradientDescent, ObjectivePerturbation, PublicFacts, make_solver, solver_names
+from dpskl.solvers import (
+    ExponentialMechanism,
+    GradientDescent,
+    ObjectivePerturbation,
+    PublicFacts,
+    make_solver,
+    solver_names,
+)
 
 
 def facts(**changes):
@@ -109,7 +116,8 @@ def test_every_draw_is_what_was_charged(solver, delta, n_classes, neighbours):
 
 
 def test_plans_are_pure_functions_of_public_facts():
-    for solver in SOLVERS:
+    chains = [ExponentialMechanism(sampler) for sampler in ("langevin", "proximal", "rejection")]
+    for solver in [*SOLVERS, *chains, ExponentialMechanism("mala", certified=False)]:
         assert solver.plan(facts(), 1.0, 1e-6) == clone(solver).plan(facts(), 1.0, 1e-6)
 
 

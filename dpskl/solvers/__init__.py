@@ -2,6 +2,7 @@
 
 from dpskl.solvers.adaptive import AdaptiveGD
 from dpskl.solvers.base import Plan, PublicFacts, Solver, make_solver, solver_names
+from dpskl.solvers.exponential_mechanism import ExponentialMechanism
 from dpskl.solvers.gradient_descent import GradientDescent
 from dpskl.solvers.line_search import BacktrackingGD, BacktrackingSGD
 from dpskl.solvers.objective_perturbation import ObjectivePerturbation
@@ -10,6 +11,7 @@ __all__ = [
     "AdaptiveGD",
     "BacktrackingGD",
     "BacktrackingSGD",
+    "ExponentialMechanism",
     "GradientDescent",
     "ObjectivePerturbation",
     "Plan",

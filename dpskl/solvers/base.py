@@ -174,6 +174,11 @@ class Solver(BaseEstimator, ABC):
         """Return the loss of the problem that the curator is to hold."""
         return facts.loss if facts.n_classes == 2 else self.multiclass_loss(facts.loss)
 
+    @property
+    def condition(self) -> str | None:
+        """What the guarantee rests on besides its theorem, in words for guarantee and ledger; None for nothing."""
+        return None
+
     def reaches_checks(self, loss: MarginLoss, epsilon: float) -> bool:
         """Whether 300 rows at this epsilon suffice for scikit-learn's accuracy check (its ``poor_score`` tag).
 
@@ -212,7 +217,7 @@ def solver_names(loss: MarginLoss | None = None) -> list[str]:
     >>> from dpskl.losses import Hinge
     >>> from dpskl.solvers import solver_names
     >>> solver_names()
-    ['agd', 'blgd', 'blsgd', 'gd', 'objective_perturbation']
+    ['agd', 'blgd', 'blsgd', 'exponential_mechanism', 'gd', 'objective_perturbation']
     >>> solver_names(Hinge())
     ['agd', 'blgd', 'blsgd', 'gd']
     """
