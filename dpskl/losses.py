@@ -13,6 +13,7 @@ one unit in the last place of 1, and only sums of many such terms are ever used.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, inf, sqrt
 from typing import Any
@@ -60,6 +61,22 @@ class Loss(ABC):
     @abstractmethod
     def residuals(self, scores: Array, targets: Array) -> Array:
         """Return the gradient in the scores, of the shape of ``scores``."""
+
+    @abstractmethod
+    def changes(self, scores: Array, targets: Array) -> Callable[..., Array]:
+        """Return a function of moves of *one* output: how the loss of each record changes.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n,) or (n, n_outputs)
+        targets : ndarray
+
+        Returns
+        -------
+        callable
+            ``change(output, moves, rows=slice(None))`` is the loss with ``moves``, of shape (..., n), added to the
+            scores of one output, minus the loss without. ``rows`` repeats or leaves out records.
+        """
 
     @property
     def is_smooth(self) -> bool:
@@ -111,6 +128,16 @@ class MarginLoss(Loss):
         slopes = self.slope(targets * scores)
         slopes *= targets
         return slopes
+
+    def changes(self, scores: Array, targets: Array) -> Callable[..., Array]:
+        margins = np.atleast_2d((targets * scores).T)
+        before, signs = self.value(margins), np.atleast_2d(targets.T)
+
+        def change(output: int, moves: Array, rows: Any = slice(None)) -> Array:
+            moved = margins[output, rows] + signs[output, rows] * moves
+            return self.value(moved) - before[output, rows]
+
+        return change
 
 
 @dataclass(frozen=True)
@@ -244,3 +271,18 @@ class Softmax(Loss):
         probabilities = softmax(scores, axis=1)
         probabilities[np.arange(len(scores)), targets] -= 1
         return probabilities
+
+    def changes(self, scores: Array, targets: Array) -> Callable[..., Array]:
+        probabilities = np.ascontiguousarray(softmax(scores, axis=1).T)
+
+        def change(output: int, moves: Array, rows: Any = slice(None)) -> Array:
+            # log(1 - p + p e^t) - t [y = k]
+            own = probabilities[output, rows]
+            growth = np.exp(moves)
+            growth *= own
+            growth += 1 - own
+            np.log(growth, out=growth)
+            growth -= np.where(targets[rows] == output, moves, 0)
+            return growth
+
+        return change

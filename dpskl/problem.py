@@ -13,6 +13,7 @@ into one small buffer, since no stated sensitivity covers a sum in float32. All 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from math import inf
 from typing import Any, NamedTuple
 
@@ -505,3 +506,14 @@ class Problem:
             return np.full(self.n_samples, self.intercept)
         column = self.X[:, [j]].toarray().ravel() if sp.issparse(self.X) else self.X[:, j]
         return column * self._scale
+
+    @cached_property
+    def binary_columns(self) -> Array:
+        """Whether a column of ``X`` holds zeros and ones only, shape (n_features,): one pass, once."""
+        binary = np.ones(self.n_features, dtype=bool)
+        for block in self._rows:
+            if sp.issparse(block.X):
+                binary[block.X.indices[(block.X.data != 0) & (block.X.data != 1)]] = False
+            else:
+                binary &= ((block.X == 0) | (block.X == 1)).all(axis=0)
+        return binary
