@@ -21,8 +21,8 @@ composes as pure epsilons do.
 **How large is the spread?** Where every score is a sum over records of a number in ``[low, high]``, one record more
 or less adds such a vector: ``spread = high - low`` for "add_remove" and twice that for "replace_one". Losses clipped
 to ``[0, cap]``: ``cap`` and ``2 cap``. Changes of the loss clipped to ``[-cap, cap]``: ``2 cap`` and ``4 cap``.
-Penalties are public and count for nothing. The sums are computed in floats, and :func:`selection_spread` adds what
-rounding can move.
+Penalties are public and count for nothing. The sums are computed in floats: :func:`selection_spread` adds what rounding
+can move, :func:`penalty_rounding` what it can move where penalties are large.
 
 **The noise must be taken from the scores, never added.** ``argmin_j (s_j + e_j)`` keeps the law's light side where
 the heavy one is needed: with ``m`` equal scores, raising one of them loses ``(m - 1) epsilon``.
@@ -47,7 +47,14 @@ from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.sensitivity import contributions
 from dpskl.problem import summation_depth
 
-__all__ = ["SELECTION_LAWS", "select_smallest", "select_smallest_few", "selection_cost", "selection_spread"]
+__all__ = [
+    "SELECTION_LAWS",
+    "penalty_rounding",
+    "select_smallest",
+    "select_smallest_few",
+    "selection_cost",
+    "selection_spread",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -85,6 +92,15 @@ def selection_spread(low: float, high: float, neighbours: str, n_samples: int, n
     return ((high - low) * contributions(neighbours) + max(abs(low), abs(high)) * rounding) * (1 + 1e-12)
 
 
+def penalty_rounding(penalties: Array) -> float:
+    """Return what must be added to the spread where public numbers are added to the scores.
+
+    They cancel in differences between neighbours, but the float sums with them and then with the noise are rounded, for
+    two scores on two data sets: eight times half a unit in the last place.
+    """
+    return 2.0**-50 * float(np.abs(penalties).max(initial=0.0))
+
+
 def selection_cost(epsilon: float, law: str = "gumbel", count: int = 1) -> Cost:
     """Return the cost of one call of :func:`select_smallest_few` (``count=1``: of :func:`select_smallest`).
 
@@ -120,7 +136,9 @@ def select_smallest(scores: Array, spread: float, epsilon: float, noise: NoiseSo
     -------
     int
 
-    Notes ----- The expected excess over the smallest score is at most ``(spread / epsilon) log(m)``, for both laws
+    Notes
+    -----
+    The expected excess over the smallest score is at most ``(spread / epsilon) log(m)``, for both laws
     (McKenna & Sheldon 2020).
 
     Examples
