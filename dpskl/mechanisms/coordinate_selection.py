@@ -54,7 +54,7 @@ class CoordinateSelection(Mechanism):
     n_samples: int
     n_features: int
 
-    name = "noisy choice of the best move of one weight"
+    name = "noisy choice of the best move of one weight, per unit of the step"
 
     @property
     def theorem(self) -> str:  # type: ignore[override]

@@ -63,7 +63,7 @@ class PopulationSelection(Mechanism):
     n_samples: int
     n_features: int
 
-    name = "noisy choice of the best of a population of weights"
+    name = "noisy choice of the best of a population of weights, per unit of its radius"
     theorem = "exponential mechanism (Gumbel noise) or permute-and-flip (exponential noise), one for each choice"
 
     @property
