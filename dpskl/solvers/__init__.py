@@ -6,6 +6,7 @@ from dpskl.solvers.exponential_mechanism import ExponentialMechanism
 from dpskl.solvers.gradient_descent import GradientDescent
 from dpskl.solvers.line_search import BacktrackingGD, BacktrackingSGD
 from dpskl.solvers.objective_perturbation import ObjectivePerturbation
+from dpskl.solvers.privgene import PrivGene
 
 __all__ = [
     "AdaptiveGD",
@@ -15,6 +16,7 @@ __all__ = [
     "GradientDescent",
     "ObjectivePerturbation",
     "Plan",
+    "PrivGene",
     "PublicFacts",
     "Solver",
     "make_solver",

@@ -217,9 +217,9 @@ def solver_names(loss: MarginLoss | None = None) -> list[str]:
     >>> from dpskl.losses import Hinge
     >>> from dpskl.solvers import solver_names
     >>> solver_names()
-    ['agd', 'blgd', 'blsgd', 'exponential_mechanism', 'gd', 'objective_perturbation']
+    ['agd', 'blgd', 'blsgd', 'exponential_mechanism', 'gd', 'objective_perturbation', 'privgene']
     >>> solver_names(Hinge())
-    ['agd', 'blgd', 'blsgd', 'gd']
+    ['agd', 'blgd', 'blsgd', 'gd', 'privgene']
     """
     registry = sorted(Solver._registry.items())
     return [name for name, cls in registry if loss is None or cls().refusal(loss) is None]
