@@ -30,6 +30,12 @@ _GROUP = 128
 _LARGEST_PRODUCT_CAP = 5.0
 
 
+def _rounded_down(value: float, dtype: np.dtype[Any]) -> Any:
+    """Return the largest number of a float dtype that does not exceed ``value``."""
+    nearest = dtype.type(value)
+    return nearest if float(nearest) <= value else np.nextafter(nearest, dtype.type(-inf))
+
+
 class Loss(ABC):
     """A convex loss of the scores of one record, with the constants that a proof may use.
 
@@ -54,9 +60,12 @@ class Loss(ABC):
         """Return the loss of each record, shape (n,)."""
 
     def clipped_sum(self, scores: Array, targets: Array, cap: float) -> float:
-        """Return ``sum_i min(loss_i, cap)``, the losses in the dtype of the scores and their sum in float64."""
+        """Return ``sum_i min(loss_i, cap)``, the losses in the dtype of the scores and their sum in float64.
+
+        The cap is rounded down to that dtype, so that no record adds more than ``cap``.
+        """
         losses = self.values(scores, targets)
-        return float(np.minimum(losses, losses.dtype.type(cap), out=losses).sum(dtype=np.float64))
+        return float(np.minimum(losses, _rounded_down(cap, losses.dtype), out=losses).sum(dtype=np.float64))
 
     @abstractmethod
     def residuals(self, scores: Array, targets: Array) -> Array:
@@ -171,10 +180,12 @@ class Logistic(MarginLoss):
         with np.errstate(over="ignore"):
             np.exp(factors, out=factors)
         factors += 1
-        np.minimum(factors, factors.dtype.type(exp(cap)), out=factors)
+        largest = np.maximum(_rounded_down(exp(cap), factors.dtype), factors.dtype.type(1))  # no factor is below 1
+        np.minimum(factors, largest, out=factors)
         whole = len(factors) // _GROUP * _GROUP
         products = np.multiply.reduce(factors[:whole].reshape(_GROUP, -1), axis=0, dtype=np.float64)
-        return float(np.log(products).sum() + np.log(factors[whole:]).sum(dtype=np.float64))
+        # the rest in float64 too: which records belong to a group may change with the number of records
+        return float(np.log(products).sum() + np.log(factors[whole:], dtype=np.float64).sum())
 
     def slope(self, margins: Array) -> Array:
         # -1 / (1 + e^z): the exponential has a SIMD path and scipy's expit has none

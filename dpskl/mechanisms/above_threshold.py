@@ -43,6 +43,8 @@ Array = np.ndarray[Any, Any]
 
 # Candidates whose losses are computed before the next noise is compared: most searches end in the first chunk.
 _CHUNK = 4
+# float32 ends at 3e38; a loss may add up the scores of many outputs.
+_LARGEST_REACH = 1e30
 
 
 def loss_range(mechanism: BacktrackingSearch | Any, weights: Array, direction: Array, longest_step: float) -> float:
@@ -60,15 +62,27 @@ def loss_range(mechanism: BacktrackingSearch | Any, weights: Array, direction: A
     Returns
     -------
     float
-        The smaller of the clip and the Lipschitz bound, with allowances: losses are computed in float32, whose
-        rounding moves a record's loss by at most ``2^-20`` of the scores it is computed from, and sums of ``n`` losses
-        in float64.
+        The smaller of the clip and the Lipschitz bound, with allowances. Losses are computed in float32: scores of at
+        most ``reach`` meet 5 roundings of 2^-24, values 3, and sums over ``slope_bound^2`` outputs at most 25, so that
+        two losses are off by less than ``2^-17 (slope_bound^2 + slope_bound reach)``. Their sums are made in float64,
+        where a logarithm of a product rounds as terms of size 1 do, however small the clip.
+
+    Raises
+    ------
+    ValueError
+        If scores could leave float32, where one record would make a sum infinite or no number at all.
     """
     length = longest_step * float(np.linalg.norm(direction))
     reach = mechanism.row_norm * (float(np.linalg.norm(weights)) + length)
-    moved = mechanism.slope_bound * mechanism.row_norm * length + 2.0**-18 * mechanism.slope_bound * (1 + reach)
+    if not reach < _LARGEST_REACH:
+        raise ValueError(
+            f"a step of {longest_step:g} leads to scores of up to {reach:g}, too large for float32; "
+            "lower initial_step or max_step"
+        )
+    slope = mechanism.slope_bound
+    moved = slope * mechanism.row_norm * length + 2.0**-17 * (slope * slope + slope * reach)
     bound = min(mechanism.objective_clip, moved) * contributions(mechanism.neighbours)
-    rounding = summation_error(mechanism.objective_clip, mechanism.n_samples, mechanism.n_features)
+    rounding = summation_error(max(1, mechanism.objective_clip), mechanism.n_samples, mechanism.n_features)
     return (bound + 2 * rounding) * (1 + 1e-9)
 
 

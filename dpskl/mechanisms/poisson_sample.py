@@ -37,6 +37,13 @@ class PoissonSample(Mechanism):
     mechanism: Mechanism
     rate: float
 
+    def __post_init__(self) -> None:
+        if not 0 < self.rate <= 1:
+            raise ValueError(f"rate={self.rate!r} must lie in (0, 1]")
+        neighbours = getattr(self.mechanism, "neighbours", "add_remove")
+        if neighbours != "add_remove":
+            raise ValueError(f"neighbours={neighbours!r} has no proved bound for Poisson samples; use 'add_remove'")
+
     theorem = "Poisson subsampling, a fresh sample for each question (Zhu, Koskela & Wang 2022)"
 
     @property
