@@ -140,7 +140,8 @@ class Measurement:
         """Add a measurement of about ``xi`` times the level; later measurements start from the sum."""
         more = self._meter.extra(xi)
         again = self._ask(more)
-        self.gradient = (self.level * self.gradient + more * again) / (self.level + more)
+        share = more / (self.level + more) if more < inf else 1.0  # without noise both are the same
+        self.gradient = self.gradient + share * (again - self.gradient)
         self.level = self._meter.level = self.level + more
 
     def _ask(self, level: float) -> Array:
