@@ -91,7 +91,7 @@ class Backtracking(Solver):
         clip_norm = effective_clip(self.clip_norm, slope_bound * facts.row_norm)
         objective_clip = self.objective_clip
         if objective_clip is None:
-            objective_clip = default_objective_clip(loss, facts.n_classes)
+            objective_clip = default_objective_clip(loss, facts.n_outputs)
         largest_step = self.initial_step
         if largest_step is None:
             smoothness = min(loss.curvature_bound, 1.0) * facts.row_norm**2

@@ -122,7 +122,7 @@ class AdaptiveGD(Solver):
         clip_norm = effective_clip(self.clip_norm, slope_bound * facts.row_norm)
         objective_clip = self.objective_clip
         if objective_clip is None:
-            objective_clip = default_objective_clip(loss, facts.n_classes)
+            objective_clip = default_objective_clip(loss, facts.n_outputs)
         order = rdp_order(epsilon, delta)
         each = order.budget / self.n_updates
         mu = sqrt(2 * (1 - self.choice_share) * each / order.alpha)
