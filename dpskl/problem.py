@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from dpskl.losses import Loss, MarginLoss
+from dpskl.losses import Loss, MarginLoss, Softmax
 
 __all__ = ["Problem", "row_norms", "row_scales", "summation_depth"]
 
@@ -438,6 +438,30 @@ class Problem:
         out = np.zeros(vector.shape)
         for block in self._rows:
             self._add_adjoint(block, weights[block.rows] * self._block_scores(block, vector), out)
+        return out
+
+    # -- second-order passes (softmax) ----------------------------------------------------------------
+
+    def gradient_probabilities(self, weights: Array) -> tuple[Array, Array]:
+        """Return the sum of the gradients of the softmax loss and the class probabilities, (n, K): one pass."""
+        assert isinstance(self.loss, Softmax)
+        gradient, probabilities = np.zeros(weights.shape), np.empty((self.n_samples, self.n_outputs))
+        for block in self._rows:
+            targets = self._block_targets(block)
+            residuals = self.loss.residuals(self._block_scores(block, weights), targets)
+            probabilities[block.rows] = residuals
+            probabilities[block.rows][np.arange(len(targets)), targets] += 1
+            self._add_adjoint(block, residuals, gradient)
+        return gradient, probabilities
+
+    def softmax_product(self, probabilities: Array, vector: Array) -> Array:
+        """Return the product of the softmax loss's Hessian with ``vector``, (n_weights, K): one pass."""
+        out = np.zeros(vector.shape)
+        for block in self._rows:
+            p = probabilities[block.rows]
+            change = p * self._block_scores(block, vector)
+            change -= p * change.sum(axis=1, keepdims=True)
+            self._add_adjoint(block, change, out)
         return out
 
     def _add_gram(self, block: _Block, weights: Array, out: Array) -> None:

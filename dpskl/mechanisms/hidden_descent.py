@@ -14,7 +14,7 @@ from dpskl.mechanisms.noise import NoiseSource, round_to_grid
 from dpskl.mechanisms.sensitivity import sum_sensitivity
 from dpskl.problem import Problem
 
-__all__ = ["HiddenDescent", "hidden_amplification", "project_to_ball"]
+__all__ = ["HiddenDescent", "contraction_gap", "hidden_amplification", "project_to_ball"]
 
 Array = np.ndarray[Any, Any]
 
@@ -50,7 +50,7 @@ def hidden_amplification(step: float, ridge: float, smoothness: float, n_steps: 
     >>> round(hidden_amplification(0.001, 45, 1000, 100), 6)  # 10 with composition
     6.525603
     """
-    gap = min(_contraction_gap(step * ridge), _contraction_gap(step * (ridge + smoothness)))
+    gap = min(contraction_gap(step * ridge), contraction_gap(step * (ridge + smoothness)))
     if gap <= 0:
         return inf
     if gap >= 1:
@@ -59,7 +59,7 @@ def hidden_amplification(step: float, ridge: float, smoothness: float, n_steps: 
     return sqrt(tanh(n_steps * rate / 2) / tanh(rate / 2))
 
 
-def _contraction_gap(x: float) -> float:
+def contraction_gap(x: float) -> float:
     """Return ``1 - |1 - x|`` without cancellation at small ``x``."""
     return x if x <= 1 else 2 - x
 

@@ -9,12 +9,14 @@ Newton's method goes on until it is met.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import sqrt
 from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from dpskl.losses import MarginLoss
 from dpskl.problem import Problem, summation_depth
 
 __all__ = ["certified_minimum", "rounding_bound"]
@@ -63,10 +65,10 @@ def certified_minimum(
     Parameters
     ----------
     problem : Problem
-        One output with a smooth margin loss.
+        One output with a smooth margin loss, or the softmax.
     ridge : float
         Positive.
-    linear : ndarray of shape (n_weights,)
+    linear : ndarray of shape (n_weights,) or (n_weights, n_outputs)
     tolerance : float
         Bound on the norm of the exact gradient at the returned point.
     allowance : callable
@@ -74,17 +76,22 @@ def certified_minimum(
 
     Notes
     -----
-    Safeguarded Newton: a Newton direction (Cholesky up to 512 features, conjugate gradients beyond), then
-    halving steps. The objective is strongly convex with a Lipschitz gradient, piecewise
+    Safeguarded Newton: a Newton direction (Cholesky up to 512 features, conjugate gradients beyond and for the
+    softmax), then halving steps. The objective is strongly convex with a Lipschitz gradient, piecewise
     smooth at worst, so it converges from everywhere and in the end superlinearly (Pang & Qi 1995).
     """
     weights = problem.zeros()
-    direct = problem.n_weights <= _DIRECT_FEATURES
+    is_margin = isinstance(problem.loss, MarginLoss)
+    direct = is_margin and problem.n_weights <= _DIRECT_FEATURES
     for _ in range(_MAX_ITERATIONS):
         if direct:
             gradient, hessian = problem.gradient_hessian(weights)
-        else:
+        elif is_margin:
             gradient, curvature = problem.gradient_curvature(weights)
+            product = partial(problem.gram_product, curvature)
+        else:
+            gradient, probabilities = problem.gradient_probabilities(weights)
+            product = partial(problem.softmax_product, probabilities)
         gradient += ridge * weights + linear
         norm = float(np.linalg.norm(gradient))
         if norm + allowance(float(np.linalg.norm(weights))) <= tolerance:
@@ -94,24 +101,24 @@ def certified_minimum(
             direction = -cho_solve(cho_factor(hessian, overwrite_a=True, check_finite=False), gradient)
         else:
             accuracy = max(min(0.5, sqrt(norm / max(1.0, problem.n_samples))) * norm, 0.1 * tolerance)
-            direction = -_conjugate_gradients(problem, curvature, ridge, gradient, accuracy)
-        step = _line_search(problem, weights, direction, ridge, linear, float(gradient @ direction))
+            direction = -_conjugate_gradients(product, ridge, gradient, accuracy)
+        step = _line_search(problem, weights, direction, ridge, linear, float(np.vdot(gradient, direction)))
         weights = weights + step * direction
     raise AssertionError("Newton's method did not certify a strongly convex minimum: this is a bug in dpskl")
 
 
-def _conjugate_gradients(problem: Problem, curvature: Array, ridge: float, target: Array, accuracy: float) -> Array:
-    """Solve ``(design^T diag(curvature) design + ridge I) x = target`` to a residual norm of ``accuracy``."""
+def _conjugate_gradients(product: Callable[[Array], Array], ridge: float, target: Array, accuracy: float) -> Array:
+    """Solve ``product(x) + ridge x = target`` to a residual norm of ``accuracy``."""
     solution = np.zeros_like(target)
     residual = target.copy()
     search = residual.copy()
-    size = float(residual @ residual)
-    for _ in range(20 * len(target)):
-        product = problem.gram_product(curvature, search) + ridge * search
-        length = size / float(search @ product)
+    size = float(np.vdot(residual, residual))
+    for _ in range(20 * target.size):
+        image = product(search) + ridge * search
+        length = size / float(np.vdot(search, image))
         solution += length * search
-        residual -= length * product
-        previous, size = size, float(residual @ residual)
+        residual -= length * image
+        previous, size = size, float(np.vdot(residual, residual))
         if size <= accuracy * accuracy:
             break
         search = residual + (size / previous) * search
@@ -134,8 +141,8 @@ def _line_search(
     assert problem.loss is not None
     assert problem.targets is not None
     scores, change = problem.scores(weights), problem.scores(direction)
-    cross = ridge * float(weights @ direction) + float(linear @ direction)
-    square = ridge * float(direction @ direction)
+    cross = ridge * float(np.vdot(weights, direction)) + float(np.vdot(linear, direction))
+    square = ridge * float(np.vdot(direction, direction))
     start = problem.losses(scores)
     noise = 1e-14 * (float(start.sum()) + abs(cross))
     step = 1.0
@@ -146,7 +153,7 @@ def _line_search(
         if decrease <= 1e-4 * step * slope:
             return step
         if decrease <= noise:
-            new_slope = float(problem.loss.residuals(moved, problem.targets) @ change) + cross + step * square
+            new_slope = float(np.vdot(problem.loss.residuals(moved, problem.targets), change)) + cross + step * square
             if new_slope <= -0.8 * slope:
                 return step
         step /= 2
