@@ -13,6 +13,7 @@ from dpskl.accounting import Cost, GaussianCost
 from dpskl.curator import Curator
 from dpskl.guarantee import PrivacyGuarantee
 from dpskl.losses import MarginLoss
+from dpskl.mechanisms.base import Mechanism, ReleasePart
 from dpskl.mechanisms.noise import make_noise
 from dpskl.path import Path
 from dpskl.problem import Problem
@@ -26,14 +27,65 @@ from dpskl.validation import (
     warn_of_weak_claims,
 )
 
-__all__ = ["PrivateLinearClassifier"]
+__all__ = ["PrivateClassifier", "PrivateLinearClassifier"]
 
 # Value of the constant column as a multiple of data_norm. Its square is what an intercept adds to the squared
 # sensitivity, its inverse square what it adds to the penalty of the intercept.
 _INTERCEPT_RATIO = 0.3
 
 
-class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
+class PrivateClassifier(ClassifierMixin, BaseEstimator):
+    """How a fit is charged and what it promises."""
+
+    def _has_guarantee(self) -> bool:
+        return self.epsilon < inf
+
+    def _cost(self, planned: Plan | Mechanism) -> Cost:
+        # what has no guarantee has no finite cost either
+        return planned.cost if self._has_guarantee() else GaussianCost(inf)
+
+    def _charge(self, cost: Cost, solver: str, n_samples: int, is_secure: bool) -> None:
+        if self.accountant is None:
+            return
+        self.accountant.spend(
+            cost,
+            neighbours=self.neighbours,
+            solver=solver,
+            estimator=type(self).__name__,
+            n_samples=n_samples,
+            is_seeded=not is_secure,
+        )
+
+    def _promise(
+        self,
+        parts: tuple[ReleasePart, ...],
+        cost: Cost,
+        features: tuple[str, ...],
+        is_secure: bool,
+        condition: str | None = None,
+    ) -> PrivacyGuarantee | None:
+        """Return the guarantee, where there is one; ``features`` is what of the rows is taken to be public."""
+        if not self._has_guarantee():
+            return None
+        return PrivacyGuarantee(
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            neighbours=self.neighbours,
+            parts=parts,
+            public=(
+                "n (number of records)",
+                "number and names of features",
+                "classes" if self.classes is not None else "classes (read from y)",
+                *features,
+                "all parameters",
+            ),
+            cost=cost,
+            is_seeded=not is_secure,
+            caveats=PrivacyGuarantee.caveats if condition is None else (condition, *PrivacyGuarantee.caveats),
+        )
+
+
+class PrivateLinearClassifier(PrivateClassifier):
     """Parameters, ``fit`` and ``predict`` of every estimator; subclasses name their loss."""
 
     def __init__(
@@ -109,7 +161,7 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
         plan = solver.plan(facts, float(self.epsilon), float(self.delta))
         noise = make_noise(self.random_state)
         warn_of_weak_claims(self, facts.n_samples)
-        guarantee = self._guarantee(plan, noise.is_secure, solver.condition)
+        guarantee = self._promise(plan.describe(), plan.cost, ("data_norm",), noise.is_secure, solver.condition)
         if self.verbose:
             print(guarantee)
         name = solver.name if solver.condition is None else f"{solver.name} ({solver.condition})"
@@ -188,14 +240,10 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
         check_parameters(self)
 
     def _has_guarantee(self) -> bool:
-        return self.epsilon < inf and self.data_norm is not None
+        return super()._has_guarantee() and self.data_norm is not None
 
     def _condition(self) -> str | None:
         return make_solver(self.solver, self._loss()).condition
-
-    def _cost(self, plan: Plan) -> Cost:
-        # what has no guarantee has no finite cost either
-        return plan.cost if self._has_guarantee() else GaussianCost(inf)
 
     def _public_facts(
         self, n_samples: int, n_features: int, n_classes: int, loss: MarginLoss, data_norm: float
@@ -209,38 +257,6 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
             loss=loss,
             neighbours=self.neighbours,
             C=float(self.C),
-        )
-
-    def _charge(self, cost: Cost, solver: str, n_samples: int, is_secure: bool) -> None:
-        if self.accountant is None:
-            return
-        self.accountant.spend(
-            cost,
-            neighbours=self.neighbours,
-            solver=solver,
-            estimator=type(self).__name__,
-            n_samples=n_samples,
-            is_seeded=not is_secure,
-        )
-
-    def _guarantee(self, plan: Plan, is_secure: bool, condition: str | None) -> PrivacyGuarantee | None:
-        if not self._has_guarantee():
-            return None
-        return PrivacyGuarantee(
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
-            neighbours=self.neighbours,
-            parts=plan.describe(),
-            public=(
-                "n (number of records)",
-                "number and names of features",
-                "classes" if self.classes is not None else "classes (read from y)",
-                "data_norm",
-                "all parameters",
-            ),
-            cost=plan.cost,
-            is_seeded=not is_secure,
-            caveats=PrivacyGuarantee.caveats if condition is None else (condition, *PrivacyGuarantee.caveats),
         )
 
     # -- prediction -----------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from dpskl.mechanisms.sensitivity import NEIGHBOURS
 from dpskl.problem import row_norms
 
 __all__ = [
+    "check_budget",
     "check_parameters",
     "check_positive",
     "encode_labels",
@@ -49,9 +50,9 @@ def check_positive(name: str, value: Any) -> None:
     _require(_is_real(value) and 0 < value < inf, name, value, "a positive finite number")
 
 
-def check_parameters(estimator: Any) -> None:
-    """Raise ValueError for a parameter that no fit could use, naming it, its value and the remedy."""
-    epsilon, delta, data_norm = estimator.epsilon, estimator.delta, estimator.data_norm
+def check_budget(estimator: Any) -> None:
+    """Raise ValueError for a budget, relation or accountant that no fit could use, naming it and the remedy."""
+    epsilon, delta = estimator.epsilon, estimator.delta
     _require(
         _is_real(epsilon) and epsilon > 0,
         "epsilon",
@@ -64,14 +65,6 @@ def check_parameters(estimator: Any) -> None:
         delta,
         "in [0, 1), and far below 1/n; 0 asks for pure differential privacy",
     )
-    check_positive("C", estimator.C)
-    low, high = _NORM_RANGE
-    _require(
-        data_norm is None or (_is_real(data_norm) and low <= data_norm <= high),
-        "data_norm",
-        data_norm,
-        "positive and finite: a bound on the row norms that is known without the data (longer rows are scaled)",
-    )
     _require(
         isinstance(estimator.neighbours, str) and estimator.neighbours in NEIGHBOURS,
         "neighbours",
@@ -83,6 +76,19 @@ def check_parameters(estimator: Any) -> None:
         "accountant",
         estimator.accountant,
         "None or a dpskl.PrivacyAccountant",
+    )
+
+
+def check_parameters(estimator: Any) -> None:
+    """Raise ValueError for a parameter that no fit of a linear classifier could use; see :func:`check_budget`."""
+    check_budget(estimator)
+    check_positive("C", estimator.C)
+    data_norm, (low, high) = estimator.data_norm, _NORM_RANGE
+    _require(
+        data_norm is None or (_is_real(data_norm) and low <= data_norm <= high),
+        "data_norm",
+        data_norm,
+        "positive and finite: a bound on the row norms that is known without the data (longer rows are scaled)",
     )
 
 
@@ -161,7 +167,7 @@ def warn_of_weak_claims(estimator: Any, n_samples: int) -> None:
     epsilon, delta = estimator.epsilon, estimator.delta
     messages: list[tuple[bool, str, type[UserWarning]]] = [
         (
-            estimator.data_norm is None,
+            getattr(estimator, "data_norm", "not asked for") is None,
             "data_norm=None was read from the data, so the fit has no privacy guarantee; declare a bound "
             "that is known without the data",
             PrivacyLeakWarning,
