@@ -132,7 +132,8 @@ class PrivateMajority(PrivateClassifier):
         -------
         ndarray of shape (n_samples,)
         """
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        winners = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[winners]
 
     def predict_proba(self, X):
         """Return ``class_prior_`` for each row.

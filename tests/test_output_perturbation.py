@@ -597,7 +597,7 @@ def test_audit_stays_below_the_claim_and_near_it(case):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", AUDITED)
+@pytest.mark.parametrize("case", ["exact", "exact, replace", "psgd"])
 def test_half_the_noise_is_caught(case, monkeypatch):
     honest = NoiseSource.normal
     monkeypatch.setattr(NoiseSource, "normal", lambda self, size, scale: honest(self, size, scale / 2))
@@ -607,7 +607,7 @@ def test_half_the_noise_is_caught(case, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["exact", "gd", "psgd"])
+@pytest.mark.parametrize("case", ["exact", "psgd"])
 def test_mean_shift_over_deviation_is_mu(case):
     """The coefficient is exactly Gaussian: 12 % more or less noise shows. Fails by chance once in 10,000 seeds."""
     with_canary, without = canary_scores(case, seed=3)
@@ -654,8 +654,8 @@ def test_models_with_defaults_learn():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 3000)
     X = rng.normal(size=(3000, 3)) + 2 * y[:, None]
-    for cls, method in itertools.product((DPLogisticRegression, DPHuberSVC), METHODS):
+    for cls, method in itertools.product((DPLogisticRegression, DPHuberSVC), ("exact", "gd", "psgd")):
         for delta in (0, 1e-6):
-            model = cls(1.0, delta, solver=METHODS[method], data_norm=5.0, classes=[0, 1], random_state=0)
+            model = cls(1.0, delta, solver=OutputPerturbation(method), data_norm=5.0, classes=[0, 1], random_state=0)
             with pytest.warns(SeededNoiseWarning):
                 assert model.fit(X, y).score(X, y) > 0.9
