@@ -254,7 +254,8 @@ class PermutedSGD(StableTraining):
             step = self._decreasing_step(t) if self.step is None else self.step
             gradient = problem.batch(batch).gradient_sum(weights)
             weights = (1 - step * self._lam) * weights - step / self.batch_size * gradient
-            total += weights
+            if self.step is not None:
+                total += weights
         return weights if self.step is None else total / t
 
     def _decreasing_step(self, t: int) -> float:
