@@ -34,12 +34,14 @@ from dpskl.solvers import (
     ExponentialMechanism,
     GradientDescent,
     ObjectivePerturbation,
+    OutputPerturbation,
     PrivGene,
     solver_names,
 )
 
 ESTIMATORS = (DPLogisticRegression, DPLinearSVC, DPHuberSVC)
 PAIRS = [(cls, name) for cls in ESTIMATORS for name in solver_names(cls()._loss())]
+PAIRS += [(DPLogisticRegression, OutputPerturbation(method)) for method in ("gd", "psgd")]
 each_pair = pytest.mark.parametrize(("cls", "solver"), PAIRS)
 
 
@@ -222,6 +224,13 @@ BAD_PARAMETERS = [
     ({"solver": GradientDescent(iterate="best")}, "iterate='best'"),
     ({"solver": GradientDescent(projection_radius=0)}, "projection_radius=0"),
     ({"solver": ObjectivePerturbation(ridge_share=1)}, "ridge_share=1"),
+    ({"solver": OutputPerturbation("newton")}, "method='newton'"),
+    ({"solver": OutputPerturbation(min_ridge=-1)}, "min_ridge=-1"),
+    ({"solver": OutputPerturbation("gd", max_iter=0)}, "max_iter=0"),
+    ({"solver": OutputPerturbation("psgd", batch_size=1.5)}, "batch_size=1.5"),
+    ({"solver": OutputPerturbation("gd", step_size=0)}, "step_size=0"),
+    ({"solver": OutputPerturbation("gd", step_size=99.0)}, "step_size=99 must be at most"),
+    ({"solver": OutputPerturbation("gd", batch_size=5)}, "batch_size=5 has no meaning"),
     ({"solver": GradientDescent(step_size=1e6)}, "step_size=1e"),
     ({"solver": GradientDescent(step_size=1e308), "C": 1e307}, "must not exceed"),
 ]
@@ -495,9 +504,9 @@ def test_replace_one_needs_more_noise(cls, solver):
             return
         model.fit(X, y)
         assert model.privacy_guarantee_.neighbours == neighbours
-        # the number of steps depends on the relation
+        # the number of steps and the ridge may depend on the relation
         parts = model.privacy_guarantee_.parts
-        scale[neighbours] = np.array([part.noise / np.sqrt(part.count) for part in parts])
+        scale[neighbours] = np.array([part.noise / np.sqrt(part.count) / model.effective_C_ for part in parts])
     np.testing.assert_allclose(scale["replace_one"], 2 * scale["add_remove"], rtol=0.05)
 
 

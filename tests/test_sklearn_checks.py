@@ -52,12 +52,14 @@ PASS_RATES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize(("cls", "name"), ACCEPTED)
-def test_pass_rate_of_the_accuracy_check_over_seeds(cls, name, n_classes):
-    X, y = check_data(n_classes)
-    scores = [cls(solver=name, random_state=seed).fit(X, y).score(X, y) for seed in range(40)]
-    rate = np.mean(np.array(scores) > 0.83)
-    print(f"{cls.__name__} {name} {n_classes} classes: {rate:.3f} of 40 seeds, mean accuracy {np.mean(scores):.3f}")
+def test_pass_rate_of_the_accuracy_check_over_seeds(cls, name):
+    """The check trains with two and with three classes, and the tag is about both."""
+    rates = []
+    for n_classes in (2, 3):
+        X, y = check_data(n_classes)
+        scores = [cls(solver=name, random_state=seed).fit(X, y).score(X, y) for seed in range(40)]
+        rates.append(np.mean(np.array(scores) > 0.83))
+        print(f"{cls.__name__} {name} {n_classes} classes: {rates[-1]:.3f} of 40 seeds, mean {np.mean(scores):.3f}")
     is_poor = cls(solver=name).__sklearn_tags__().classifier_tags.poor_score
-    assert is_poor == (rate < 0.95)
+    assert is_poor == (min(rates) < 0.95)

@@ -262,7 +262,7 @@ def test_hidden_descent_without_noise_is_gradient_descent(n_classes):
 
 def test_registry():
     assert set(solver_names()) >= {"gd", "objective_perturbation"}
-    smooth_only = {"exponential_mechanism", "objective_perturbation", "output_perturbation"}
+    smooth_only = {"exponential_mechanism", "objective_perturbation"}
     assert {"gd", "privgene"} <= set(solver_names(Hinge())) <= set(solver_names()) - smooth_only
     for name in solver_names():
         assert make_solver(name, Logistic()).name == name

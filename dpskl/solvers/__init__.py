@@ -7,6 +7,7 @@ from dpskl.solvers.gradient_descent import GradientDescent
 from dpskl.solvers.line_search import BacktrackingGD, BacktrackingSGD
 from dpskl.solvers.objective_perturbation import ObjectivePerturbation
 from dpskl.solvers.privgene import PrivGene
+from dpskl.solvers.output_perturbation import OutputPerturbation
 
 __all__ = [
     "AdaptiveGD",
@@ -15,6 +16,7 @@ __all__ = [
     "ExponentialMechanism",
     "GradientDescent",
     "ObjectivePerturbation",
+    "OutputPerturbation",
     "Plan",
     "PrivGene",
     "PublicFacts",

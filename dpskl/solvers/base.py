@@ -135,7 +135,8 @@ def refuse_pure(name: str, delta: float) -> None:
     if delta == 0:
         raise ValueError(
             f"delta=0 asks for pure differential privacy, which the Gaussian noise of solver={name!r} "
-            "cannot give; choose a delta far below 1/n, or a smooth loss and solver='objective_perturbation'"
+            "cannot give; choose a delta far below 1/n, solver='output_perturbation', or a smooth loss and "
+            "solver='objective_perturbation'"
         )
 
 
@@ -217,9 +218,9 @@ def solver_names(loss: MarginLoss | None = None) -> list[str]:
     >>> from dpskl.losses import Hinge
     >>> from dpskl.solvers import solver_names
     >>> solver_names()
-    ['agd', 'blgd', 'blsgd', 'exponential_mechanism', 'gd', 'objective_perturbation', 'privgene']
+    ['agd', 'blgd', 'blsgd', 'exponential_mechanism', 'gd', 'objective_perturbation', 'output_perturbation', 'privgene']
     >>> solver_names(Hinge())
-    ['agd', 'blgd', 'blsgd', 'gd', 'privgene']
+    ['agd', 'blgd', 'blsgd', 'gd', 'output_perturbation', 'privgene']
     """
     registry = sorted(Solver._registry.items())
     return [name for name, cls in registry if loss is None or cls().refusal(loss) is None]
