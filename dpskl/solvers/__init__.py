@@ -6,8 +6,8 @@ from dpskl.solvers.exponential_mechanism import ExponentialMechanism
 from dpskl.solvers.gradient_descent import GradientDescent
 from dpskl.solvers.line_search import BacktrackingGD, BacktrackingSGD
 from dpskl.solvers.objective_perturbation import ObjectivePerturbation
-from dpskl.solvers.privgene import PrivGene
 from dpskl.solvers.output_perturbation import OutputPerturbation
+from dpskl.solvers.privgene import PrivGene
 
 __all__ = [
     "AdaptiveGD",
