@@ -1,9 +1,14 @@
 r"""The only file that multiplies by ``X``: rows, labels and loss, and every pass over the data.
 
-A :class:`Problem` holds ``X`` (dense in C or Fortran order, or CSR), the targets, the loss and two public
-numbers: ``data_norm``, to which longer rows are scaled down, and the constant value ``c`` of the intercept
-column. Row ``i`` of the *bounded design* is ``(s_i x_i, c)`` with ``s_i = min(1, data_norm / ||x_i||)``. It
-is never formed: ``s`` and ``c`` are folded into the products, weights carry the intercept in their last row.
+A :class:`Problem` holds ``X`` (dense in C or Fortran order, or CSR), the targets, the loss and a public *row map*,
+made of ``data_norm``, the value ``c`` of the intercept column and one of two kinds. Row ``i`` of the *bounded design*
+is
+
+* ``(s_i x_i, c)`` with ``s_i = min(1, data_norm / ||x_i||)`` (``"clip"``: longer rows are scaled down), or
+* ``s_i (x_i, c)`` with ``s_i = data_norm / ||(x_i, c)||`` (``"sphere"``: all rows get norm ``data_norm``, the constant
+  included).
+
+It is never formed: factors and constants are folded into the products, weights carry the intercept in their last row.
 
 ``X`` is read in blocks that fit the cache. A block serves the product ``X_b w``, the residuals and
 ``X_b^T r`` before the next is fetched, so a gradient costs about one pass over memory; a float32 block is cast
@@ -36,6 +41,9 @@ _SPARSE_COPY_HEIGHT = 8192
 _GRAM_HEIGHT = 1024
 _RAY_HEIGHT = 4096  # records whose scores stay in the first cache for all steps
 
+# Below, the squares of a row's entries lose digits, and its computed norm may be too short to divide by.
+_SMALLEST_NORM = 1e-140
+
 
 class _Block(NamedTuple):
     rows: slice
@@ -51,10 +59,14 @@ def summation_depth(n_samples: int, n_features: int) -> int:
     """Return how many roundings, at most, a term meets on its way into a sum over all records.
 
     Within a block the order is BLAS's own, so each of its rows may cost one rounding; then the blocks are
-    added one by one. The worse of the dense and the sparse layout is returned, so that the number is public.
+    added one by one. Moments are summed in parts of blocks. The worst of these and of the dense and the sparse
+    layout is returned, so that the number is public.
     """
     heights = (_dense_height(n_features), _SPARSE_HEIGHT, _SPARSE_COPY_HEIGHT, _RAY_HEIGHT)
-    return max(min(height, n_samples) + -(-n_samples // height) for height in heights) + 8
+    blocks = {height: -(-n_samples // height) for height in heights}
+    parts = -(-n_samples // _GRAM_HEIGHT) + max(blocks.values())
+    deepest = max(min(height, n_samples) + count for height, count in blocks.items())
+    return max(deepest, min(_GRAM_HEIGHT, n_samples) + parts) + 8
 
 
 def _is_blas_ready(X: Array) -> bool:
@@ -175,6 +187,18 @@ def row_scales(X: Any, data_norm: float, norms: Array | None = None) -> Array:
     return np.divide(limit, norms, out=np.ones_like(norms), where=norms > limit)
 
 
+def _sphere_scales(norms: Array, data_norm: float, intercept: float, n_features: int) -> tuple[Array, Array]:
+    """Return the factors of features and of the constant that bring rows with their constant to norm ``data_norm``.
+
+    Rows of zeros stay zeros where there is no constant, and a row whose squared norm overflows counts as one.
+    """
+    slack = max(1e-12, (n_features + 5) * 2.0**-51)  # as in row_scales
+    lost = ~np.isfinite(norms) if intercept else ~np.isfinite(norms) | (norms < _SMALLEST_NORM)
+    lengths = np.hypot(np.where(lost, 0.0, norms), intercept)
+    factors = np.divide(data_norm * (1 - slack), lengths, out=np.zeros_like(norms), where=lengths > 0)
+    return np.where(lost, 0.0, factors), factors
+
+
 class Problem:
     """Bounded rows, targets and loss of one classification problem.
 
@@ -189,6 +213,10 @@ class Problem:
         Rows longer than this are scaled down to it.
     intercept : float, default=0
         Value of the constant column; 0 for none.
+    n_outputs : int, default=1
+    rows : {"clip", "sphere"}, default="clip"
+        The row map: scale down what is longer than ``data_norm``, or bring every row *with* its constant to norm
+        ``data_norm``.
 
     Attributes
     ----------
@@ -196,6 +224,8 @@ class Problem:
         ``n_outputs`` is 1 for weight vectors and the number of columns for weight matrices.
     row_norms : ndarray of shape (n,)
         Norms of the rows of the bounded design, intercept included.
+    row_bound : float
+        What none of them exceeds, on any data set.
     """
 
     def __init__(
@@ -207,22 +237,31 @@ class Problem:
         data_norm: float,
         intercept: float = 0.0,
         n_outputs: int = 1,
+        rows: str = "clip",
     ) -> None:
         self.X, self.targets, self.loss = X, targets, loss
         self.intercept = float(intercept)
         self.n_samples, self.n_features = X.shape
         self.n_outputs = n_outputs
         self._rows = _Rows(X)
-        self._lowest: tuple[float, Array] | None = None
-        self._signed: Array | None = None
+        self._lowest: tuple[float, Array | None, Array] | None = None
+        self._signed: tuple[Array, Array] | None = None
         norms = row_norms(X)
-        self._scale = row_scales(X, data_norm, norms)
+        if rows == "clip":
+            self.row_bound = float(np.hypot(data_norm, self.intercept))
+            self._scale = row_scales(X, data_norm, norms)
+            self._constants = np.broadcast_to(self.intercept, norms.shape)
+            # A scaled row is no longer than `data_norm`; one whose norm overflowed is scaled to nothing.
+            bounded = np.where(self._scale == 0, 0.0, np.minimum(norms, data_norm))
+            self.row_norms = np.hypot(bounded, self.intercept)
+        elif rows == "sphere":
+            self.row_bound = float(data_norm)
+            self._scale, factors = _sphere_scales(norms, data_norm, self.intercept, self.n_features)
+            self._constants = self.intercept * factors
+            self.row_norms = np.where(factors > 0, self.row_bound, 0.0)
+        else:
+            raise ValueError(f"rows={rows!r} must be 'clip' or 'sphere'")
         self._has_lost_rows = bool((self._scale == 0).any())
-        # What no row of any data set exceeds, for mechanisms that rely on it.
-        self.row_bound = float(np.hypot(data_norm, self.intercept))
-        # A scaled row is no longer than `data_norm`; one whose norm overflowed is scaled to nothing.
-        bounded = np.where(self._scale == 0, 0.0, np.minimum(norms, data_norm))
-        self.row_norms = np.hypot(bounded, self.intercept)
 
     @property
     def n_weights(self) -> int:
@@ -250,36 +289,39 @@ class Problem:
         scores = self._raw_scores(block, weights)
         scores *= scale if scores.ndim == 1 else scale[:, None]
         if self.intercept:
-            scores += self.intercept * weights[-1]
+            scores += np.multiply.outer(self._constants[block.rows], weights[-1])
         return scores
 
     def _add_adjoint(self, block: _Block, values: Array, out: Array) -> None:
         """Add the block's part of ``design^T values`` to ``out``; ``values`` is overwritten."""
         if self.intercept:
-            out[-1] += self.intercept * values.sum(axis=0)
+            out[-1] += self._constants[block.rows] @ values
         scale = self._scale[block.rows]
         values *= scale if values.ndim == 1 else scale[:, None]
         out[: self.n_features] += block.XT @ values
 
-    # Labels of one margin-loss output are signs; folded into the scale of a row they cost nothing.
+    # Labels of one margin-loss output are signs; folded into the factors of a row they cost nothing.
 
     def _block_margins(self, block: _Block, weights: Array) -> Array:
+        scale, constants = self._signed_map()
         margins = self._raw_scores(block, weights)
-        margins *= self._signed_scale()[block.rows]
+        margins *= scale[block.rows]
         if self.intercept:
-            margins += (self.intercept * weights[-1]) * self._block_targets(block)
+            margins += weights[-1] * constants[block.rows]
         return margins
 
     def _add_slopes(self, block: _Block, slopes: Array, out: Array) -> None:
         """Add the block's part of the gradient to ``out``; ``slopes`` is overwritten."""
+        scale, constants = self._signed_map()
         if self.intercept:
-            out[-1] += self.intercept * (self._block_targets(block) @ slopes)
-        slopes *= self._signed_scale()[block.rows]
+            out[-1] += constants[block.rows] @ slopes
+        slopes *= scale[block.rows]
         out[: self.n_features] += block.XT @ slopes
 
-    def _signed_scale(self) -> Array:
+    def _signed_map(self) -> tuple[Array, Array]:
         if self._signed is None:
-            self._signed = self._scale * self.targets
+            assert self.targets is not None, "scores only: this problem has no targets"
+            self._signed = self._scale * self.targets, self._constants * self.targets
         return self._signed
 
     def _block_targets(self, block: _Block) -> Array:
@@ -308,7 +350,7 @@ class Problem:
         assert self.targets is not None
         return self.loss.values(scores, self.targets)
 
-    def gradient_sum(self, weights: Array, clip_norm: float = inf) -> Array:
+    def gradient_sum(self, weights: Array, clip_norm: float = inf, transform: Array | None = None) -> Array:
         r"""Return the sum over records of their loss gradients, each clipped to norm ``clip_norm``.
 
         The gradient of record ``i`` is its row times its residual, so its norm is ``||r_i|| ||row_i||``
@@ -319,10 +361,14 @@ class Problem:
         weights : ndarray of shape (n_weights,) or (n_weights, n_outputs)
         clip_norm : float, default=inf
             Bound on the Euclidean norm (over all weights) of what one record adds to the sum.
+        transform : ndarray of shape (n_weights,) or (n_weights, k), optional
+            Read-only. The norm that is clipped is that of the gradient *after* this map, as in
+            :meth:`transformed_row_norms`; what is added up is the gradient before it. The norms are kept for
+            the next call with the same array.
         """
         assert self.loss is not None
         out = np.zeros(weights.shape)
-        lowest = self._lowest_residuals(clip_norm)
+        lowest = self._lowest_residuals(clip_norm, transform)
         for block in self._rows:
             if isinstance(self.loss, MarginLoss) and self.n_outputs == 1:
                 self._add_margin_gradients(block, self._block_margins(block, weights), lowest, out)
@@ -334,7 +380,7 @@ class Problem:
         """Return the same sum at given scores, of shape (n,) or (n, n_outputs): one pass."""
         assert self.loss is not None
         out = np.zeros((self.n_weights, *scores.shape[1:]))
-        lowest = self._lowest_residuals(clip_norm)
+        lowest = self._lowest_residuals(clip_norm, None)
         for block in self._rows:
             if isinstance(self.loss, MarginLoss) and self.n_outputs == 1:
                 margins = scores[block.rows] * self._block_targets(block)
@@ -357,12 +403,14 @@ class Problem:
             residuals *= np.fmin(1, lowest[block.rows] / -norms)[:, None]
         self._add_adjoint(block, residuals, out)
 
-    def _lowest_residuals(self, clip_norm: float) -> Array:
+    def _lowest_residuals(self, clip_norm: float, transform: Array | None) -> Array:
         """Return ``-clip_norm / ||row_i||``, kept from the last call: an iteration asks for the same again."""
-        if self._lowest is None or self._lowest[0] != clip_norm:
+        if self._lowest is None or self._lowest[0] != clip_norm or self._lowest[1] is not transform:
+            assert transform is None or not transform.flags.writeable, "kept by identity, so it must not change"
+            norms = self.row_norms if transform is None else self.transformed_row_norms(transform)
             with np.errstate(divide="ignore"):
-                self._lowest = clip_norm, -clip_norm * (1 - 1e-12) / self.row_norms  # -inf for rows of zeros
-        return self._lowest[1]
+                self._lowest = clip_norm, transform, -clip_norm * (1 - 1e-12) / norms  # -inf for rows of zeros
+        return self._lowest[2]
 
     # -- along a ray ----------------------------------------------------------------------------------
 
@@ -467,7 +515,7 @@ class Problem:
     def _add_gram(self, block: _Block, weights: Array, out: Array) -> None:
         root = np.sqrt(weights)
         scaled = root * self._scale[block.rows]
-        root *= self.intercept
+        root *= self._constants[block.rows]
         d = self.n_features
         for start in range(0, len(root), _GRAM_HEIGHT):  # small parts: a sparse block is made dense here
             part = slice(start, start + _GRAM_HEIGHT)
@@ -502,32 +550,71 @@ class Problem:
         part.X = self.X[indices]
         part._rows = _Rows(part.X)
         part.n_samples = len(indices)
-        part._scale, part.row_norms = self._scale[indices], self.row_norms[indices]
+        part._scale, part._constants = self._scale[indices], self._constants[indices]
+        part.row_norms = self.row_norms[indices]
         part._lowest = part._signed = None
         part.targets = None if self.targets is None else self.targets[indices]
         return part
 
-    def scaled_row_norms(self, weights: Array) -> Array:
-        """Return the norms of the rows after multiplying column ``j`` by ``weights[j]``: one pass.
+    # -- moments of the rows --------------------------------------------------------------------------
 
-        ``weights`` has shape (n_weights,); the result has shape (n,).
-        """
-        squares = weights * weights
-        norms = np.empty(self.n_samples)
+    def _bounded_blocks(self, height: int = 2 * _GRAM_HEIGHT) -> Iterator[tuple[slice, Any]]:
+        """Yield the bounded features, without the constant column: copies of at most ``height`` rows."""
+        # scaled before anything is squared: the squares of what is as long as it may be do not overflow
         for block in _Rows(self.X, to_square=True):
-            scale = self._scale[block.rows]
-            with np.errstate(over="ignore", invalid="ignore"):
-                part = (_squared(block.X) @ squares[: self.n_features]) * (scale * scale)
-            part[scale == 0] = 0
-            norms[block.rows] = part
+            first, last = block.rows.start, block.rows.stop
+            for start in range(first, last, height):
+                rows = slice(start, min(start + height, last))
+                X, scale = block.X[start - first : rows.stop - first], self._scale[rows]
+                if sp.issparse(X):
+                    scaled = X.data * np.repeat(scale, np.diff(X.indptr))
+                    yield rows, _compressed(sp.csr_array, X.shape, (scaled, X.indices, X.indptr))
+                else:
+                    yield rows, X * scale[:, None]
+
+    def squared_column_norms(self) -> Array:
+        """Return the sum of squares of each column of the bounded design, shape (n_weights,): one pass."""
+        out = np.zeros(self.n_weights)
+        for _, X in self._bounded_blocks():
+            out[: self.n_features] += _squared(X).sum(axis=0)
         if self.intercept:
-            norms += self.intercept**2 * squares[-1]
+            out[-1] = self._constants @ self._constants
+        return out
+
+    def transformed_row_norms(self, transform: Array) -> Array:
+        """Return the norms of the rows of the bounded design after a linear map: one pass.
+
+        Parameters
+        ----------
+        transform : ndarray of shape (n_weights,) or (n_weights, k)
+            A vector multiplies column ``j`` by its entry ``j``; a matrix multiplies each row from the right.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        norms = np.empty(self.n_samples)
+        features, last = transform[: self.n_features], transform[-1]
+        is_matrix = transform.ndim == 2
+        # the product of a sparse block with a matrix is dense
+        for rows, X in self._bounded_blocks(_GRAM_HEIGHT if is_matrix else 2 * _GRAM_HEIGHT):
+            if is_matrix:
+                X = X @ features
+                if self.intercept:
+                    X += np.multiply.outer(self._constants[rows], last)
+            elif sp.issparse(X):
+                X.data *= features[X.indices]
+            else:
+                X *= features
+            norms[rows] = _squared(X).sum(axis=1) if sp.issparse(X) else np.einsum("ij,ij->i", X, X)
+        if self.intercept and not is_matrix:
+            norms += np.square(self._constants * last)
         return np.sqrt(norms, out=norms)
 
     def column(self, j: int) -> Array:
         """Return column ``j`` of the bounded design, shape (n,), float64."""
         if j == self.n_features and self.intercept:
-            return np.full(self.n_samples, self.intercept)
+            return self._constants.copy()
         column = self.X[:, [j]].toarray().ravel() if sp.issparse(self.X) else self.X[:, j]
         return column * self._scale
 

@@ -79,7 +79,9 @@ def test_first_order_kernels_equal_per_record_sums(layout, case, intercept):
         np.testing.assert_allclose(along, direct, rtol=1e-6)  # losses along a ray are computed in float32
 
     scaling = rng.uniform(0, 2, design.shape[1])
-    np.testing.assert_allclose(problem.scaled_row_norms(scaling), np.linalg.norm(design * scaling, axis=1), rtol=1e-10)
+    np.testing.assert_allclose(
+        problem.transformed_row_norms(scaling), np.linalg.norm(design * scaling, axis=1), rtol=1e-10
+    )
     for j in range(design.shape[1]):
         np.testing.assert_allclose(problem.column(j), design[:, j], rtol=1e-10, atol=1e-14)
     indices = rng.choice(len(design), 50, replace=False)
@@ -127,7 +129,7 @@ def test_rows_beyond_the_largest_square_are_scaled_to_nothing():
     assert np.isfinite(problem.scores(np.ones(3))).all()
     assert problem.row_norms.max() <= np.sqrt(2)
     np.testing.assert_array_equal(problem.scores(np.array([1e200, -1e200, 2.0]))[0], 2.0)
-    np.testing.assert_array_equal(problem.scaled_row_norms(np.array([1e150, 1.0, 3.0]))[0], 3.0)
+    np.testing.assert_array_equal(problem.transformed_row_norms(np.array([1e150, 1.0, 3.0]))[0], 3.0)
 
 
 @pytest.mark.parametrize("layout", ["C64", "F64", "C32", "F32", "csr64", "csr32"])
@@ -147,7 +149,7 @@ def test_no_copy_of_X_and_no_temporary_of_its_size(layout):
     problem.gradient_hessian(weights)
     scores = problem.scores(weights)
     problem.losses_along(scores, scores, [0.5, 1.0])
-    problem.scaled_row_norms(np.ones(d + 1))
+    problem.transformed_row_norms(np.ones(d + 1))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     vectors = 8 * 8 * n  # a handful of vectors of length n are allowed

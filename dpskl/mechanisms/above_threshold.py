@@ -33,7 +33,7 @@ import numpy as np
 from dpskl.accounting import AboveThresholdCost
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.noise import NoiseSource
-from dpskl.mechanisms.sensitivity import contributions, summation_error
+from dpskl.mechanisms.sensitivity import contributions, rounding_allowance
 from dpskl.path import Path
 from dpskl.problem import Problem
 
@@ -82,7 +82,7 @@ def loss_range(mechanism: BacktrackingSearch | Any, weights: Array, direction: A
     slope = mechanism.slope_bound
     moved = slope * mechanism.row_norm * length + 2.0**-17 * (slope * slope + slope * reach)
     bound = min(mechanism.objective_clip, moved) * contributions(mechanism.neighbours)
-    rounding = summation_error(max(1, mechanism.objective_clip), mechanism.n_samples, mechanism.n_features)
+    rounding = max(1, mechanism.objective_clip) * rounding_allowance(mechanism.n_samples, mechanism.n_features)
     return (bound + 2 * rounding) * (1 + 1e-9)
 
 

@@ -44,7 +44,7 @@ import numpy as np
 
 from dpskl.accounting import BoundedRangeCost, Cost, PureCost, compose
 from dpskl.mechanisms.noise import NoiseSource
-from dpskl.mechanisms.sensitivity import contributions
+from dpskl.mechanisms.sensitivity import contributions, rounding_allowance
 from dpskl.problem import summation_depth
 
 __all__ = [
@@ -88,7 +88,7 @@ def selection_spread(low: float, high: float, neighbours: str, n_samples: int, n
     """
     if not low <= high:
         raise ValueError(f"low={low!r} must not exceed high={high!r}")
-    rounding = 4 * n_samples * summation_depth(n_samples, n_features) * 2.0**-53
+    rounding = 2 * rounding_allowance(n_samples, n_features)
     return ((high - low) * contributions(neighbours) + max(abs(low), abs(high)) * rounding) * (1 + 1e-12)
 
 

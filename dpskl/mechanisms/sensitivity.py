@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dpskl.problem import summation_depth
 
-__all__ = ["NEIGHBOURS", "contributions", "sum_sensitivity", "summation_error"]
+__all__ = ["NEIGHBOURS", "contributions", "rounding_allowance", "sum_sensitivity"]
 
 NEIGHBOURS = ("add_remove", "replace_one")
 
@@ -20,20 +20,23 @@ def contributions(neighbours: str) -> int:
     return {"add_remove": 1, "replace_one": 2}[neighbours]
 
 
+def rounding_allowance(n_samples: int, n_features: int) -> float:
+    """Return by how much float64 rounding can move a sum on two data sets, relative to the norm of a term.
+
+    A float sum of ``n`` terms of norm of at most ``B`` is off by at most ``depth 2^-53 n B``, on each of them.
+    """
+    return 2 * n_samples * summation_depth(n_samples, n_features) * 2.0**-53
+
+
 def sum_sensitivity(bound: float, neighbours: str, n_samples: int, n_features: int) -> float:
     """Return the Euclidean sensitivity of a float64 sum whose terms have norm of at most ``bound``.
 
-    The exact sums differ by ``bound`` times the number of contributions that change. A float sum of
-    ``n`` such terms is off by at most ``depth 2^-53 n bound``, on each of the two data sets.
+    The exact sums differ by ``bound`` times the number of contributions that change; see
+    :func:`rounding_allowance` for the rest.
 
     Examples
     --------
     >>> round(sum_sensitivity(1.0, "replace_one", n_samples=50_000, n_features=100), 4)
     2.0
     """
-    return bound * contributions(neighbours) + summation_error(bound, n_samples, n_features)
-
-
-def summation_error(bound: float, n_samples: int, n_features: int) -> float:
-    """Return by how much rounding moves the difference of two float64 sums whose terms are at most ``bound``."""
-    return bound * 2 * n_samples * summation_depth(n_samples, n_features) * 2.0**-53
+    return bound * (contributions(neighbours) + rounding_allowance(n_samples, n_features))
