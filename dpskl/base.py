@@ -175,6 +175,7 @@ class PrivateLinearClassifier(PrivateClassifier):
             data_norm=facts.data_norm,
             intercept=facts.intercept,
             n_outputs=facts.n_outputs,
+            rows=solver.rows,
         )
         data = Path(problem) if plan.along_path else problem
         outcome = solver.run(Curator(data, plan.open_budget(), noise), plan)
@@ -189,6 +190,7 @@ class PrivateLinearClassifier(PrivateClassifier):
         self.effective_C_ = 1 / plan.ridge
         self.data_norm_ = facts.data_norm
         self.solver_ = solver
+        self._constant = facts.intercept
         return self
 
     def plan(self, n_samples, n_features, n_classes=None):
@@ -262,7 +264,7 @@ class PrivateLinearClassifier(PrivateClassifier):
     # -- prediction -----------------------------------------------------------------------------------
 
     def decision_function(self, X):
-        """Return the scores of the classes; rows longer than ``data_norm_`` are scaled down as in ``fit``.
+        """Return the scores of the classes; rows are scaled as in ``fit``.
 
         Parameters
         ----------
@@ -275,7 +277,11 @@ class PrivateLinearClassifier(PrivateClassifier):
         """
         check_is_fitted(self)
         X = validate_rows(self, X)
-        scores = Problem(X, None, None, data_norm=self.data_norm_).scores(self.coef_.T) + self.intercept_
+        weights = self.coef_.T
+        if self._constant:
+            weights = np.vstack([weights, self.intercept_ / self._constant])
+        rows = Problem(X, None, None, data_norm=self.data_norm_, intercept=self._constant, rows=self.solver_.rows)
+        scores = rows.scores(weights)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X):

@@ -152,10 +152,14 @@ class Solver(BaseEstimator, ABC):
         What ``solver=`` calls it.
     rank : int
         ``solver="auto"`` takes the smallest rank among the solvers that accept the loss.
+    rows : {"clip", "sphere"}
+        The row map of the problem that the curator is to hold, see :class:`~dpskl.problem.Problem`; prediction uses
+        the same.
     """
 
     name: ClassVar[str]
     rank: ClassVar[int]
+    rows: ClassVar[str] = "clip"
     _registry: ClassVar[dict[str, type[Solver]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
