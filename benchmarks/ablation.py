@@ -26,6 +26,7 @@ NAME = "ablation"
 EPSILONS = (0.05, 0.2, 0.8)
 _GD = "dpskl.solvers.gradient_descent"
 _OBJECTIVE = "dpskl.solvers.objective_perturbation"
+_WHITENED = "dpskl.solvers.whitened_gd"
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,24 @@ RULES = {
         "objective_perturbation",
         (1 / 40, 1 / 20, 1 / 10),
         constant=f"{_OBJECTIVE}._SHARE",
+    ),
+    "whitening": Rule(
+        "Second moment (None: the rule)", "whitened_gd", (None, "full", "diagonal"), parameter="whitening"
+    ),
+    "moment_share": Rule(
+        "Share of mu^2 for the second moment",
+        "whitened_gd",
+        (0.05, 0.1, 0.2, 0.4),
+        constant=f"{_WHITENED}._SHARE_FULL",
+    ),
+    "whitener_ridge": Rule(
+        "Ridge of the whitener over the norm of its noise",
+        "whitened_gd",
+        (0.1, 0.25, 0.5),
+        constant=f"{_WHITENED}._NOISE_SHARE",
+    ),
+    "whitened_momentum": Rule(
+        "Momentum in whitened coordinates", "whitened_gd", (0.0, 0.75, 0.9), constant=f"{_WHITENED}._MOMENTUM"
     ),
     "intercept_gd": Rule("Constant column as a multiple of data_norm", "gd", **_RATIO),
     "intercept_objective": Rule("Constant column as a multiple of data_norm", "objective_perturbation", **_RATIO),

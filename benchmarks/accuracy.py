@@ -22,7 +22,18 @@ from dpskl.solvers import solver_names
 
 NAME = "accuracy"
 EPSILONS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
-SOLVERS = ("objective_perturbation", "gd", "agd", "blgd", "blsgd", "blsgd_ac")
+SOLVERS = (
+    "objective_perturbation",
+    "gd",
+    "agd",
+    "blgd",
+    "blsgd",
+    "blsgd_ac",
+    "output_perturbation",
+    "exponential_mechanism",
+    "privgene",
+    "whitened_gd",
+)
 VARIANTS = {"blsgd_ac": ("blsgd", (("threshold_decay", 0.05),))}  # label: solver and parameters
 
 

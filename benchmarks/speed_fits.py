@@ -29,7 +29,7 @@ def fits(repetitions: int, has_adult: bool) -> Iterator[dict[str, Any]]:
     def private(kind: Any, solver: str, epsilon: float) -> Callable[[], Any]:
         return lambda: kind(epsilon, DELTA, solver=solver, classes=CLASSES).fit(X, y)
 
-    solvers = (("objective_perturbation", EPSILONS), ("gd", EPSILONS[:2]))
+    solvers = (("objective_perturbation", EPSILONS), ("gd", EPSILONS[:2]), ("whitened_gd", EPSILONS[:2]))
     private_fits = {
         f"{kind.__name__}, {solver}, epsilon {epsilon:g}": private(kind, solver, epsilon)
         for kind in (DPLogisticRegression, DPHuberSVC)

@@ -222,8 +222,8 @@ def sampled_noise_multiplier(
 
 
 @lru_cache(maxsize=1024)
-def calibrate_above_threshold(count: int, alpha: float, divergence: float) -> float:
-    """Total noise of AboveThreshold with Gaussian noise for a budget at one Renyi order.
+def calibrate_above_threshold(count: int, alpha: float, divergence: float, law: str = "gaussian") -> float:
+    """Noise of AboveThreshold for a budget at one Renyi order.
 
     Parameters
     ----------
@@ -233,13 +233,15 @@ def calibrate_above_threshold(count: int, alpha: float, divergence: float) -> fl
         Renyi order, above 1.
     divergence : float
         Budget, in (0, inf]; ``inf`` asks for no noise.
+    law : {"gaussian", "laplace"}, default="gaussian"
+        Law of both noises.
 
     Returns
     -------
     float
         A scale s, in units of the length of the interval that holds the changes of one record, such that
-        ``AboveThresholdCost("gaussian", s * sqrt(1/3), s * sqrt(2/3), count).rdp(alpha)`` lies in
-        [(1 - 1e-3) divergence, divergence]. Where the bound is finite for larger noise only (a divergence of
+        ``AboveThresholdCost("gaussian", s * sqrt(1/3), s * sqrt(2/3), count).rdp(alpha)``, or
+        ``AboveThresholdCost("laplace", s, s, count).rdp(alpha)``, lies in [(1 - 1e-3) divergence, divergence]. Where the bound is finite for larger noise only (a divergence of
         thousands), the smallest such scale.
 
     Raises
@@ -249,7 +251,7 @@ def calibrate_above_threshold(count: int, alpha: float, divergence: float) -> fl
 
     Notes
     -----
-    One third of the variance goes to the threshold. The divergence is about 1.1 alpha / s^2 for 30 candidates.
+    Of Gaussian noise one third of the variance goes to the threshold. The divergence is about 1.1 alpha / s^2 for 30 candidates.
 
     Examples
     --------
@@ -260,16 +262,17 @@ def calibrate_above_threshold(count: int, alpha: float, divergence: float) -> fl
     """
     alpha = check_range("alpha", alpha, 1.0, open_low=True, open_high=True)
     divergence = check_range("divergence", divergence, 0.0, open_low=True)
-    shares = math.sqrt(1.0 / 3.0), math.sqrt(2.0 / 3.0)
+    shares = (math.sqrt(1.0 / 3.0), math.sqrt(2.0 / 3.0)) if law == "gaussian" else (1.0, 1.0)
 
     def reached(log_scale: float) -> float:
         scale = math.exp(log_scale)
-        return AboveThresholdCost("gaussian", scale * shares[0], scale * shares[1], count).rdp(alpha)
+        return AboveThresholdCost(law, scale * shares[0], scale * shares[1], count).rdp(alpha)
 
     if divergence == math.inf:
-        AboveThresholdCost("gaussian", 0.0, 0.0, count)  # checks count
+        AboveThresholdCost(law, 0.0, 0.0, count)  # checks count
         return 0.0
-    floor = math.log(smallest_query_scale(alpha) / shares[1])
+    # with Laplace noise the pure guarantee bounds the divergence at any scale
+    floor = math.log(smallest_query_scale(alpha) / shares[1] if law == "gaussian" else 1e-6 / divergence)
     guess = 0.5 * (math.log(1.1 * alpha) - math.log(divergence))
     return math.exp(safe_log_noise(reached, divergence, max(guess, floor), floor))
 

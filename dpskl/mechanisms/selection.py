@@ -45,7 +45,6 @@ import numpy as np
 from dpskl.accounting import BoundedRangeCost, Cost, PureCost, compose
 from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.sensitivity import contributions, rounding_allowance
-from dpskl.problem import summation_depth
 
 __all__ = [
     "SELECTION_LAWS",

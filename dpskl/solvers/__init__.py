@@ -8,6 +8,7 @@ from dpskl.solvers.line_search import BacktrackingGD, BacktrackingSGD
 from dpskl.solvers.objective_perturbation import ObjectivePerturbation
 from dpskl.solvers.output_perturbation import OutputPerturbation
 from dpskl.solvers.privgene import PrivGene
+from dpskl.solvers.whitened_gd import WhitenedGD
 
 __all__ = [
     "AdaptiveGD",
@@ -21,6 +22,7 @@ __all__ = [
     "PrivGene",
     "PublicFacts",
     "Solver",
+    "WhitenedGD",
     "make_solver",
     "solver_names",
 ]

@@ -88,7 +88,7 @@ class Backtracking(Solver):
     ) -> Settings:
         loss = self.problem_loss(facts)
         slope_bound = loss.gradient_bound(facts.n_outputs)
-        clip_norm = effective_clip(self.clip_norm, slope_bound * facts.row_norm)
+        clip_norm = effective_clip(self.clip_norm, slope_bound * facts.row_norm, facts, total_mu)
         objective_clip = self.objective_clip
         if objective_clip is None:
             objective_clip = default_objective_clip(loss, facts.n_outputs)

@@ -31,10 +31,10 @@ _SMALLEST_STEP = 1e-4  # shrinking stops at this share of the first largest step
 
 
 def default_objective_clip(loss: Loss, n_outputs: int) -> float:
-    """Return one and a half times the loss at zero scores: close to 1 for the logistic loss of two classes."""
+    """Return three times the loss at zero scores; a clip near that loss would write off a rare class."""
     targets = loss.encode(np.zeros(1, dtype=int), max(2, n_outputs))
     shape = (1,) if n_outputs == 1 else (1, n_outputs)
-    return 1.5 * float(loss.values(np.zeros(shape), targets)[0])
+    return 3 * float(loss.values(np.zeros(shape), targets)[0])
 
 
 def budget_curve(order: RDPOrder, questions: list[tuple[Cost, int]]) -> RDPCost:

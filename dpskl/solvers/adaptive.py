@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpskl.accounting import FilterRefusal, bounded_range_at_order, rdp_order
+from dpskl.accounting import FilterRefusal, bounded_range_at_order, gaussian_mu, rdp_order
 from dpskl.curator import Curator
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.step_selection import StepSelection
@@ -30,6 +30,7 @@ __all__ = ["AdaptiveGD"]
 Array = np.ndarray[Any, Any]
 
 _MAX_MARGIN = 6.0  # by which the longest step may move a margin: the paper's 2, for rows of norm about 3
+_SHRINK = 0.8  # of the grid after step 0 was chosen
 _FAILURES = 60  # measurements of one gradient; without noise nothing else ends a converged descent
 
 
@@ -45,8 +46,8 @@ class AdaptiveGD(Solver):
 
     The gradient sum ``g`` at ``w`` is measured with Gaussian noise. With ``u = (g + ridge w) / ||g + ridge w||``, the
     steps ``0, s, 2 s, ..., n_candidates s = max_step`` are scored by the sum of clipped losses and the penalty at ``w -
-    t u``, and one with a small score is chosen privately. Where that is step 0, the gradient is measured again with
-    ``gamma`` times its budget, both are averaged, and later gradients have the budget of both.
+    t u``, and one with a small score is chosen privately. Where that is step 0, the grid shrinks, the gradient is
+    measured again with ``gamma`` times its budget, both are averaged, and later gradients have the budget of both.
 
     Parameters
     ----------
@@ -59,9 +60,9 @@ class AdaptiveGD(Solver):
         becomes 1.1 times the longest step among them, at most this.
     clip_norm : float or None, default=None
         Bound on the norm of one record's gradient. Never more than what a row within ``data_norm`` can have;
-        ``None``: a third of that.
+        ``None``: the rule of ``solver="gd"``, between a third and all of that.
     objective_clip : float or None, default=None
-        Bound on one record's loss in the choice. ``None``: 1.5 times the loss at ``w = 0``.
+        Bound on one record's loss in the choice. ``None``: 3 times the loss at ``w = 0``.
     n_updates : int, default=60
         How many updates the budget is divided for.
     choice_share : float, default=0.2
@@ -77,9 +78,9 @@ class AdaptiveGD(Solver):
 
     *Corrected.* The published code adds exponential noise to losses and takes the smallest, which is not private as
     stated: the true loss is up to ``n_candidates`` times the claim. It takes the step before the chosen one, charges
-    each accepted gradient twice, and leaves the penalty out of the scores. *Ours* are the average and the defaults of
-    ``clip_norm``, ``objective_clip`` (both 3 in that code, for rows of norm about 3), ``max_step`` and the division of
-    the budget.
+    each accepted gradient twice, and leaves the penalty out of the scores. *Ours* are the average, the shrinking grid
+    and the defaults of ``clip_norm``, ``objective_clip`` (both 3 in that code, for rows of norm about 3), ``max_step``
+    and the division of the budget.
 
     *Hinge.* Privacy needs no smoothness; a kink can make step 0 the best along a subgradient.
 
@@ -119,7 +120,7 @@ class AdaptiveGD(Solver):
         refuse_pure(self.name, delta)
         loss = self.problem_loss(facts)
         slope_bound = loss.gradient_bound(facts.n_outputs)
-        clip_norm = effective_clip(self.clip_norm, slope_bound * facts.row_norm)
+        clip_norm = effective_clip(self.clip_norm, slope_bound * facts.row_norm, facts, gaussian_mu(epsilon, delta))
         objective_clip = self.objective_clip
         if objective_clip is None:
             objective_clip = default_objective_clip(loss, facts.n_outputs)
@@ -147,7 +148,7 @@ class AdaptiveGD(Solver):
         (gradient, _), (choice, _) = plan.questions
         meter = FullBatchMeter(gradient)  # type: ignore[arg-type]
         log = Logbook(curator.zeros(), self.iterate == "average")
-        steps = StepRange(settings.max_step, 1.0, tau=10, phi_max=1.1)
+        steps = StepRange(settings.max_step, psi=_SHRINK, tau=10, phi_max=1.1)
         try:
             while log.n_updates < settings.max_updates:
                 weights = log.weights
@@ -156,16 +157,18 @@ class AdaptiveGD(Solver):
                     direction = measured.gradient + plan.ridge * weights
                     direction = direction / max(float(np.linalg.norm(direction)), 1e-300)
                     candidates = np.linspace(0, steps.largest, self.n_candidates + 1)
-                    moved = [weights - step * direction for step in candidates]
-                    penalties = plan.ridge / 2 * np.array([(w * w).sum() for w in moved])
+                    # relative to step 0, so that large weights cost no digits
+                    along, square = float((weights * direction).sum()), float((direction**2).sum())
+                    penalties = plan.ridge * (candidates**2 * square / 2 - candidates * along)
                     chosen = curator.ask(choice, weights, direction, candidates, penalties)
                     if chosen > 0:
                         break
+                    steps.shrink()
                     measured.raise_level(self.gamma)
                 else:
                     raise OutOfTokens
                 log.add(
-                    moved[chosen],
+                    weights - float(candidates[chosen]) * direction,
                     step_size=float(candidates[chosen]),
                     largest_step=float(candidates[-1]),
                     gradient_level=float(measured.level),

@@ -21,8 +21,9 @@ __all__ = ["GradientDescent", "balanced_time", "effective_clip"]
 
 Array = np.ndarray[Any, Any]
 
-# The three constants of the default rules; benchmarks/ablation.py shows what other values do.
-_CLIP_SHARE = 1 / 3  # clip norm as a share of the largest gradient norm
+# The constants of the default rules; benchmarks/ablation.py shows what other values do.
+_CLIP_SHARE = 1 / 3  # smallest clip norm as a share of the largest gradient norm
+_CLIP_SIGNAL = 40.0  # mu n / weights at which nothing is clipped
 _TIME = 700.0  # total time in units of mu n / (weights * row_norm^2)
 _MOMENTUM = 0.95
 _STEPS = (100, 150)
@@ -31,9 +32,16 @@ _LARGEST_STEP = 1e50  # beyond, weights could overflow
 _SAFE = 1 - 1e-12
 
 
-def effective_clip(clip_norm: float | None, largest: float) -> float:
-    """Return the clip norm that is used: no larger than any gradient can be, a third of that where none is given."""
-    return min(_CLIP_SHARE * largest if clip_norm is None else clip_norm, largest)
+def effective_clip(clip_norm: float | None, largest: float, facts: PublicFacts, mu: float) -> float:
+    """Return the clip norm that is used, never above ``largest``, the largest norm that a gradient can have.
+
+    Clipping trades noise for bias, and noise counts while ``mu n / p`` is small. Where no clip norm is given it is a
+    share ``mu n / (40 p)`` of the largest, between a third and all of it.
+    """
+    if clip_norm is not None:
+        return min(clip_norm, largest)
+    signal = mu * facts.n_samples / (contributions(facts.neighbours) * facts.n_weights * facts.n_outputs)
+    return largest * min(1.0, max(_CLIP_SHARE, signal / _CLIP_SIGNAL))
 
 
 def balanced_time(facts: PublicFacts, mu: float) -> float:
@@ -74,8 +82,8 @@ class GradientDescent(Solver):
         share of the penalty. Along the path the noise grows with ``p time / (mu n)`` relative to the signal, so this
         stops where they balance: early stopping is the regulariser.
     clip_norm : float or None, default=None
-        Bound on the norm of one record's gradient. ``None``: a third of the largest norm that a row within
-        ``data_norm`` can have. Larger values than that norm are replaced by it.
+        Bound on the norm of one record's gradient. ``None``: the largest norm that a row within ``data_norm`` can have
+        times ``mu n / (40 p)``, at least a third of it. Larger values than that norm are replaced by it.
     momentum : float or None, default=None
         In [0, 1). ``None``: 0.95, or 0 where ``iterate="last"``.
     iterate : {"average", "last"}, default="average"
@@ -122,7 +130,7 @@ class GradientDescent(Solver):
         mu = gaussian_mu(epsilon, delta) * _SAFE
         loss = self.problem_loss(facts)
         largest = loss.gradient_bound(facts.n_outputs) * facts.row_norm
-        clip_norm = effective_clip(self.clip_norm, largest)
+        clip_norm = effective_clip(self.clip_norm, largest, facts, mu)
         descent = self._descent(facts, mu, min(loss.curvature_bound, 1.0) * facts.row_norm**2)
         ridge = 1 / facts.C
         question = self._hidden(facts, mu, ridge, clip_norm, clip_norm < largest, descent)

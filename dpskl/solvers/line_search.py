@@ -13,7 +13,6 @@ from dpskl.accounting import (
     SampledPureCost,
     calibrate_above_threshold,
     gaussian_mu,
-    pure_at_order,
     rdp_order,
     sampled_noise_multiplier,
 )
@@ -55,10 +54,10 @@ class BacktrackingGD(Backtracking):
         Law of the noise of the search.
     clip_norm : float or None, default=None
         The paper's ``C_grad``: bound on the norm of one record's gradient. Never more than what a row within
-        ``data_norm`` can have; ``None``: a third of that.
+        ``data_norm`` can have; ``None``: the rule of ``solver="gd"``, between a third and all of that.
     objective_clip : float or None, default=None
-        The paper's ``C_obj``: bound on one record's loss in the search. ``None``: 1.5 times the loss at ``w = 0``,
-        which is 1.04 for the logistic loss of two classes.
+        The paper's ``C_obj``: bound on one record's loss in the search. ``None``: 3 times the loss at ``w = 0``, which
+        is 2.08 for the logistic loss of two classes. The paper's 1 would write off a rare class.
     xi : float, default=0.3
         Increase of the budget of gradients: the second measurement has ``xi`` times the budget of the first, both are
         averaged with their budgets as weights, and later gradients have the budget of both.
@@ -167,13 +166,8 @@ class BacktrackingGD(Backtracking):
 
     def _search_scales(self, order: RDPOrder, divergence: float) -> tuple[float, float]:
         """Return the scales of threshold and query noise, in units of the range, that a divergence allows."""
-        if divergence == inf:
-            return 0.0, 0.0
-        if self.noise == "laplace":
-            scale = 2 / pure_at_order(divergence, order.alpha)
-            return scale, scale
-        scale = calibrate_above_threshold(self.max_it, order.alpha, divergence)
-        return scale * sqrt(1 / 3), scale * sqrt(2 / 3)
+        scale = calibrate_above_threshold(self.max_it, order.alpha, divergence, self.noise)
+        return (scale, scale) if self.noise == "laplace" else (scale * sqrt(1 / 3), scale * sqrt(2 / 3))
 
     def run(self, curator: Curator, plan: Plan) -> Outcome:
         settings: Settings = plan.settings
