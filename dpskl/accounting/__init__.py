@@ -7,7 +7,6 @@ from dpskl.accounting.calibration import (
     bounded_range_epsilon,
     calibrate_above_threshold,
     gaussian_mu,
-    pure_at_order,
     rdp_order,
     sampled_noise_multiplier,
 )
@@ -110,7 +109,6 @@ __all__ = [
     "gaussian_rdp",
     "laplace_rdp",
     "log_stopping_value",
-    "pure_at_order",
     "pure_rdp",
     "pure_to_gdp",
     "rdp_delta",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,7 +10,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import ndtri
 
 from dpskl.accounting._numeric import AIM, check_range, safe_log_noise, smallest_true
-from dpskl.accounting.conversion import bounded_range_rdp, gaussian_delta, pure_rdp
+from dpskl.accounting.conversion import bounded_range_rdp, gaussian_delta
 from dpskl.accounting.costs import AboveThresholdCost, BoundedRangeCost, Cost, SampledGaussianCost, compose
 from dpskl.accounting.stopping_game import smallest_query_scale
 
@@ -21,7 +20,6 @@ __all__ = [
     "bounded_range_epsilon",
     "calibrate_above_threshold",
     "gaussian_mu",
-    "pure_at_order",
     "rdp_order",
     "sampled_noise_multiplier",
 ]
@@ -241,8 +239,8 @@ def calibrate_above_threshold(count: int, alpha: float, divergence: float, law: 
     float
         A scale s, in units of the length of the interval that holds the changes of one record, such that
         ``AboveThresholdCost("gaussian", s * sqrt(1/3), s * sqrt(2/3), count).rdp(alpha)``, or
-        ``AboveThresholdCost("laplace", s, s, count).rdp(alpha)``, lies in [(1 - 1e-3) divergence, divergence]. Where the bound is finite for larger noise only (a divergence of
-        thousands), the smallest such scale.
+        ``AboveThresholdCost("laplace", s, s, count).rdp(alpha)``, lies in [(1 - 1e-3) divergence, divergence]. Where
+        the bound is finite for larger noise only (a divergence of thousands), the smallest such scale.
 
     Raises
     ------
@@ -251,7 +249,8 @@ def calibrate_above_threshold(count: int, alpha: float, divergence: float, law: 
 
     Notes
     -----
-    Of Gaussian noise one third of the variance goes to the threshold. The divergence is about 1.1 alpha / s^2 for 30 candidates.
+    Of Gaussian noise one third of the variance goes to the threshold. The divergence is about 1.1 alpha / s^2 for 30
+    candidates.
 
     Examples
     --------
@@ -346,39 +345,12 @@ def bounded_range_at_order(divergence: float, alpha: float) -> float:
     >>> round(bounded_range_at_order(0.635459399, 8.0), 6)
     1.0
     """
-    return _largest_at_order(bounded_range_rdp, divergence, alpha)
-
-
-def pure_at_order(divergence: float, alpha: float) -> float:
-    """Largest pure guarantee whose Renyi divergence of one order fits, as a filter asks.
-
-    Parameters
-    ----------
-    divergence : float
-        Budget of the release at the order, in [0, inf].
-    alpha : float
-        Order, above 1.
-
-    Returns
-    -------
-    float
-        An epsilon with ``pure_rdp(epsilon, alpha) <= divergence``.
-
-    Examples
-    --------
-    >>> round(pure_at_order(0.955248374, 8.0), 6)
-    1.0
-    """
-    return _largest_at_order(pure_rdp, divergence, alpha)
-
-
-def _largest_at_order(curve: Callable[[float, float], float], divergence: float, alpha: float) -> float:
     divergence = check_range("divergence", divergence, 0.0)
     alpha = check_range("alpha", alpha, 1.0, open_low=True)
     if divergence in (0.0, math.inf):
         return divergence
-    # neither curve exceeds the guarantee itself
+    # the divergence does not exceed the range itself
     low, high = divergence, 2.0 * divergence
-    while curve(high, alpha) <= divergence:
+    while bounded_range_rdp(high, alpha) <= divergence:
         high *= 2.0
-    return smallest_true(lambda value: curve(value, alpha) > divergence, low, high) * (1.0 - _MARGIN)
+    return smallest_true(lambda value: bounded_range_rdp(value, alpha) > divergence, low, high) * (1.0 - _MARGIN)

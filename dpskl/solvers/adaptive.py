@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpskl.accounting import FilterRefusal, bounded_range_at_order, gaussian_mu, rdp_order
+from dpskl.accounting import FilterRefusal, bounded_range_at_order, rdp_order
 from dpskl.curator import Curator
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.step_selection import StepSelection
@@ -23,7 +23,6 @@ from dpskl.solvers._descent import (
     default_objective_clip,
 )
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, refuse_pure
-from dpskl.solvers.gradient_descent import effective_clip
 
 __all__ = ["AdaptiveGD"]
 
@@ -59,8 +58,8 @@ class AdaptiveGD(Solver):
         Longest step, in the norm of the weights. ``None``: what moves a margin by at most 6. After every 10 updates it
         becomes 1.1 times the longest step among them, at most this.
     clip_norm : float or None, default=None
-        Bound on the norm of one record's gradient. Never more than what a row within ``data_norm`` can have;
-        ``None``: the rule of ``solver="gd"``, between a third and all of that.
+        Bound on the norm of one record's gradient. ``None``: what a row within ``data_norm`` can have, which clips
+        nothing; along a clipped gradient step 0 may be the best of the grid.
     objective_clip : float or None, default=None
         Bound on one record's loss in the choice. ``None``: 3 times the loss at ``w = 0``.
     n_updates : int, default=60
@@ -120,7 +119,8 @@ class AdaptiveGD(Solver):
         refuse_pure(self.name, delta)
         loss = self.problem_loss(facts)
         slope_bound = loss.gradient_bound(facts.n_outputs)
-        clip_norm = effective_clip(self.clip_norm, slope_bound * facts.row_norm, facts, gaussian_mu(epsilon, delta))
+        largest = slope_bound * facts.row_norm
+        clip_norm = largest if self.clip_norm is None else min(self.clip_norm, largest)
         objective_clip = self.objective_clip
         if objective_clip is None:
             objective_clip = default_objective_clip(loss, facts.n_outputs)
