@@ -54,7 +54,7 @@ def data(n=200, d=4, n_classes=2, seed=0):
 
 
 # Fewer questions than by default, where what is tested does not depend on their number.
-SHORT = {"agd": AdaptiveGD(n_updates=20), "blgd": BacktrackingGD(n_updates=30), "blsgd": BacktrackingSGD(n_updates=15)}
+SHORT = {"agd": AdaptiveGD(n_updates=20), "blgd": BacktrackingGD(n_updates=30), "blsgd": BacktrackingSGD(n_updates=30)}
 
 
 def quiet(cls, solver, n_classes=2, **changes):

@@ -70,9 +70,9 @@ class NoiseSource(ABC):
     def standard_exponential(self, size: int | tuple[int, ...]) -> Array:
         """Return exponential variables of mean 1."""
 
-    @abstractmethod
     def sampling_exponential(self, size: int) -> Array:
-        """Return exponential variables of mean 1 that decide who is sampled, from a stream of their own."""
+        """Return exponential variables of mean 1 that decide who is sampled, independent of the noise."""
+        return self.standard_exponential(size)
 
     def poisson_sample(self, n: int, rate: float) -> Array:
         """Return the sorted indices of a sample of ``range(n)`` that each index enters with probability ``rate``.
@@ -152,9 +152,6 @@ class SystemNoise(NoiseSource):
         tail = ((words >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-64
         # a tail of either end: near 0 the variable is as fine as far out, and never 0, whose logarithm is infinite
         return np.where(words & np.uint64(1), -np.log(tail), -np.log1p(-tail))
-
-    def sampling_exponential(self, size: int) -> Array:
-        return self.standard_exponential(size)  # the words of the operating system are independent
 
 
 class SeededNoise(NoiseSource):
