@@ -123,7 +123,9 @@ class PrivateLinearClassifier(PrivateClassifier):
         tags.input_tags.sparse = True
         try:
             loss = self._loss()
-            tags.classifier_tags.poor_score = not make_solver(self.solver, loss).reaches_checks(loss, self.epsilon)
+            tags.classifier_tags.poor_score = not make_solver(self.solver, loss, self.delta).reaches_checks(
+                loss, self.epsilon
+            )
         except Exception:  # tags are asked of any parameters; fit says what is wrong with them
             tags.classifier_tags.poor_score = True
         return tags
@@ -154,7 +156,7 @@ class PrivateLinearClassifier(PrivateClassifier):
         """
         self._check_parameters()
         loss = self._loss()
-        solver = make_solver(self.solver, loss)
+        solver = make_solver(self.solver, loss, self.delta)
         X, y = validate_training_data(self, X, y)
         classes, codes = encode_labels(y, self.classes)
         facts = self._public_facts(X.shape[0], X.shape[1], len(classes), loss, find_data_norm(X, self.data_norm))
@@ -222,7 +224,7 @@ class PrivateLinearClassifier(PrivateClassifier):
         """
         self._check_parameters()
         loss = self._loss()
-        solver = make_solver(self.solver, loss)
+        solver = make_solver(self.solver, loss, self.delta)
         if self.data_norm is None:
             raise ValueError("data_norm=None is read from the data, so no plan can be made without them; declare it")
         if self.classes is not None:
@@ -245,7 +247,7 @@ class PrivateLinearClassifier(PrivateClassifier):
         return super()._has_guarantee() and self.data_norm is not None
 
     def _condition(self) -> str | None:
-        return make_solver(self.solver, self._loss()).condition
+        return make_solver(self.solver, self._loss(), self.delta).condition
 
     def _public_facts(
         self, n_samples: int, n_features: int, n_classes: int, loss: MarginLoss, data_norm: float

@@ -22,8 +22,8 @@ _PARAMETERS = """
         pure differential privacy, which not every solver has.
     solver : str or Solver, default="auto"
         The algorithm: a name (see :func:`dpskl.solvers.solver_names`) or a configured instance, such as
-        ``GradientDescent(max_iter=50)``. ``"auto"`` takes the solver that ranks first among those that accept the
-        loss: ``"objective_perturbation"`` for smooth losses, ``"gd"`` for the hinge.
+        ``GradientDescent(max_iter=50)``. ``"auto"`` is ``"whitened_gd"``, and with ``delta=0``
+        ``"objective_perturbation"``, or ``"output_perturbation"`` for the hinge.
     C : float, default=1.0
         Inverse regularisation strength as in scikit-learn: the objective is the sum of the losses plus
         ``||w||^2 / (2 C)``. A solver may need a stronger penalty for its proof, and ``"whitened_gd"`` divides it by the

@@ -255,7 +255,11 @@ def test_the_ledger_may_refuse_and_may_come_from_the_estimator():
         ({"param_grid": {"C": [1, -1]}}, ValueError, "C=-1"),
         ({"param_grid": {"data_norm": [None]}}, ValueError, "data_norm=None"),
         ({"estimator": LogisticRegression()}, TypeError, "LogisticRegression is not a classifier of this package"),
-        ({"estimator": DPHuberSVC(neighbours="replace_one", classes=[0, 1])}, ValueError, "Renyi curve.*solver='gd'"),
+        (
+            {"estimator": DPHuberSVC(solver="objective_perturbation", neighbours="replace_one", classes=[0, 1])},
+            ValueError,
+            "Renyi curve.*solver='gd'",
+        ),
     ],
 )
 def test_bad_input_is_named_and_nothing_is_charged(changes, error, message):

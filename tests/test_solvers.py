@@ -268,8 +268,10 @@ def test_registry():
     assert {"gd", "privgene"} <= set(solver_names(Hinge())) <= set(solver_names()) - smooth_only
     for name in solver_names():
         assert make_solver(name, Logistic()).name == name
-    assert make_solver("auto", Logistic()).name == make_solver("auto", HuberHinge()).name == "objective_perturbation"
-    assert make_solver("auto", Hinge()).name == "gd"
+    for loss in (Logistic(), HuberHinge(), Hinge()):
+        assert make_solver("auto", loss).name == "whitened_gd"
+        pure = "output_perturbation" if isinstance(loss, Hinge) else "objective_perturbation"
+        assert make_solver("auto", loss, delta=0).name == pure
     configured = GradientDescent(max_iter=3)
     assert make_solver(configured, Logistic()) is configured
     with pytest.raises(ValueError, match="'gd'"):

@@ -92,7 +92,7 @@ class AdaptiveGD(Solver):
     """
 
     name = "agd"
-    rank = 7
+    rank = 9
 
     def __init__(
         self,

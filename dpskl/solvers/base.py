@@ -151,7 +151,9 @@ class Solver(BaseEstimator, ABC):
     name : str
         What ``solver=`` calls it.
     rank : int
-        ``solver="auto"`` takes the smallest rank among the solvers that accept the loss.
+        ``solver="auto"`` takes the smallest rank among the solvers that accept the loss and the delta.
+    is_pure : bool
+        Whether the solver with its defaults accepts ``delta=0``.
     rows : {"clip", "sphere"}
         The row map of the problem that the curator is to hold, see :class:`~dpskl.problem.Problem`; prediction uses
         the same.
@@ -159,6 +161,7 @@ class Solver(BaseEstimator, ABC):
 
     name: ClassVar[str]
     rank: ClassVar[int]
+    is_pure: ClassVar[bool] = False
     rows: ClassVar[str] = "clip"
     _registry: ClassVar[dict[str, type[Solver]]] = {}
 
@@ -231,13 +234,17 @@ def solver_names(loss: MarginLoss | None = None) -> list[str]:
     return [name for name, cls in registry if loss is None or cls().refusal(loss) is None]
 
 
-def _by_rank(loss: MarginLoss) -> list[str]:
-    """Return the names of the solvers that accept the loss, the one that "auto" takes first."""
-    return sorted(solver_names(loss), key=lambda name: Solver._registry[name].rank)
+def _by_rank(loss: MarginLoss, delta: float) -> list[str]:
+    """Return the names of the solvers that accept loss and delta, the one that "auto" takes first."""
+    names = [name for name in solver_names(loss) if delta > 0 or Solver._registry[name].is_pure]
+    return sorted(names, key=lambda name: Solver._registry[name].rank)
 
 
-def make_solver(solver: Any, loss: MarginLoss) -> Solver:
+def make_solver(solver: Any, loss: MarginLoss, delta: float = 1e-6) -> Solver:
     """Return the solver behind ``solver=``, once it is known to accept the loss.
+
+    ``"auto"`` is whitened gradient descent, and for ``delta=0`` the best of the pure solvers: objective perturbation,
+    or output perturbation for the hinge.
 
     Raises
     ------
@@ -245,7 +252,7 @@ def make_solver(solver: Any, loss: MarginLoss) -> Solver:
         If there is no such solver or it refuses the loss; the message names those that work.
     """
     if isinstance(solver, str) and solver == "auto":
-        solver = _by_rank(loss)[0]
+        solver = _by_rank(loss, delta)[0]
     if isinstance(solver, str) and solver in Solver._registry:
         made = Solver._registry[solver]()
     elif isinstance(solver, Solver):
@@ -259,5 +266,5 @@ def make_solver(solver: Any, loss: MarginLoss) -> Solver:
         )
     reason = made.refusal(loss)
     if reason is not None:
-        raise ValueError(f"{reason}; for this loss choose solver={' or '.join(map(repr, _by_rank(loss)))}")
+        raise ValueError(f"{reason}; for this loss choose solver={' or '.join(map(repr, _by_rank(loss, delta)))}")
     return made

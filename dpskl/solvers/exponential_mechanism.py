@@ -87,7 +87,7 @@ class ExponentialMechanism(Solver):
     """
 
     name = "exponential_mechanism"
-    rank = 5
+    rank = 8
 
     def __init__(
         self,

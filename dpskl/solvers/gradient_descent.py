@@ -106,7 +106,7 @@ class GradientDescent(Solver):
     """
 
     name = "gd"
-    rank = 2
+    rank = 3
 
     def __init__(
         self,

@@ -111,7 +111,7 @@ class BacktrackingGD(Backtracking):
     """
 
     name = "blgd"
-    rank = 5
+    rank = 6
 
     def __init__(
         self,
@@ -217,7 +217,7 @@ class BacktrackingSGD(Backtracking):
     """
 
     name = "blsgd"
-    rank = 6
+    rank = 7
 
     def __init__(
         self,

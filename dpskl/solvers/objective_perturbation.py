@@ -48,7 +48,8 @@ class ObjectivePerturbation(Solver):
     """
 
     name = "objective_perturbation"
-    rank = 1
+    rank = 2
+    is_pure = True
 
     def __init__(self, ridge_share: float | None = None) -> None:
         self.ridge_share = ridge_share

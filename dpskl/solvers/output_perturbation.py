@@ -80,7 +80,8 @@ class OutputPerturbation(Solver):
     """
 
     name = "output_perturbation"
-    rank = 5
+    rank = 4
+    is_pure = True
 
     def __init__(
         self,

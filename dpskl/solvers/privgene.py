@@ -87,7 +87,8 @@ class PrivGene(Solver):
     """
 
     name = "privgene"
-    rank = 9
+    rank = 5
+    is_pure = True
 
     def __init__(
         self,

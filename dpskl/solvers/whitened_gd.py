@@ -139,7 +139,7 @@ class WhitenedGD(Solver):
     """
 
     name = "whitened_gd"
-    rank = 5
+    rank = 1
     rows = "sphere"
 
     def __init__(self, max_iter: int = 40, whitening: str = "auto") -> None:
