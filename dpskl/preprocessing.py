@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dpskl.problem import row_scales
+from dpskl.rows import row_scales
 from dpskl.validation import check_positive, validate_rows
 
 __all__ = ["PublicScaler", "RowNormClipper"]

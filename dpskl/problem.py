@@ -1,4 +1,4 @@
-r"""The only file that multiplies by ``X``: rows, labels and loss, and every pass over the data.
+r"""The passes over the data: rows, labels and loss.
 
 A :class:`Problem` holds ``X`` (dense in C or Fortran order, or CSR), the targets, the loss and a public *row map*,
 made of ``data_norm``, the value ``c`` of the intercept column and one of two kinds. Row ``i`` of the *bounded design*
@@ -10,7 +10,7 @@ is
 
 It is never formed: factors and constants are folded into the products, weights carry the intercept in their last row.
 
-``X`` is read in blocks that fit the cache. A block serves the product ``X_b w``, the residuals and
+``X`` is read in blocks that fit the cache (:mod:`dpskl.rows`). A block serves the product ``X_b w``, the residuals and
 ``X_b^T r`` before the next is fetched, so a gradient costs about one pass over memory; a float32 block is cast
 into one small buffer, since no stated sensitivity covers a sum in float32. All sums are float64.
 """
@@ -20,183 +20,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from dpskl.losses import Loss, MarginLoss, Softmax
+from dpskl.rows import (
+    GRAM_HEIGHT,
+    RAY_HEIGHT,
+    Block,
+    Rows,
+    compressed,
+    row_norms,
+    row_scales,
+    sphere_scales,
+    squared,
+)
 
-__all__ = ["Problem", "row_norms", "row_scales", "summation_depth"]
+__all__ = ["Problem"]
 
 Array = np.ndarray[Any, Any]
-
-# A dense block should stay in the cache between its two uses, and be worth the 40 microseconds of its overhead.
-_BLOCK_BYTES = 1 << 21
-# Sparse blocks are views and as high as may be, since every call into scipy costs about 20 microseconds; where their
-# values are cast or squared they are lower. Heights must not depend on the number of stored values, which is not
-# public: they enter the bound on rounding below.
-_SPARSE_HEIGHT = 49152
-_SPARSE_COPY_HEIGHT = 8192
-_GRAM_HEIGHT = 1024
-_RAY_HEIGHT = 4096  # records whose scores stay in the first cache for all steps
-
-# Below, the squares of a row's entries lose digits, and its computed norm may be too short to divide by.
-_SMALLEST_NORM = 1e-140
-
-
-class _Block(NamedTuple):
-    rows: slice
-    X: Any  # float64, dense or CSR, at most one cache-sized block
-    XT: Any
-
-
-def _dense_height(n_features: int) -> int:
-    return max(64, _BLOCK_BYTES // (8 * max(1, n_features)))
-
-
-def summation_depth(n_samples: int, n_features: int) -> int:
-    """Return how many roundings, at most, a term meets on its way into a sum over all records.
-
-    Within a block the order is BLAS's own, so each of its rows may cost one rounding; then the blocks are
-    added one by one. Moments are summed in parts of blocks. The worst of these and of the dense and the sparse
-    layout is returned, so that the number is public.
-    """
-    heights = (_dense_height(n_features), _SPARSE_HEIGHT, _SPARSE_COPY_HEIGHT, _RAY_HEIGHT)
-    blocks = {height: -(-n_samples // height) for height in heights}
-    parts = -(-n_samples // _GRAM_HEIGHT) + max(blocks.values())
-    deepest = max(min(height, n_samples) + count for height, count in blocks.items())
-    return max(deepest, min(_GRAM_HEIGHT, n_samples) + parts) + 8
-
-
-def _is_blas_ready(X: Array) -> bool:
-    """Whether BLAS reads slices of ``X`` in place: float64 with one unit stride."""
-    return X.dtype == np.float64 and (X.flags.c_contiguous or X.flags.f_contiguous) and X.flags.aligned
-
-
-def _dense_blocks(X: Array, height: int, buffer: Array | None) -> Iterator[_Block]:
-    for start in range(0, X.shape[0], height):
-        rows = slice(start, min(start + height, X.shape[0]))
-        block = X[rows]
-        if buffer is not None:
-            cast = buffer[: block.shape[0]]
-            np.copyto(cast, block)
-            block = cast
-        yield _Block(rows, block, block.T)
-
-
-def _sparse_blocks(X: Any, height: int) -> Iterator[_Block]:
-    for start in range(0, X.shape[0], height):
-        rows = slice(start, min(start + height, X.shape[0]))
-        first, last = X.indptr[rows.start], X.indptr[rows.stop]
-        arrays = (
-            X.data[first:last].astype(np.float64, copy=False),
-            X.indices[first:last],
-            X.indptr[rows.start : rows.stop + 1] - first,
-        )
-        shape = (rows.stop - rows.start, X.shape[1])
-        yield _Block(rows, _compressed(sp.csr_array, shape, arrays), _compressed(sp.csc_array, shape[::-1], arrays))
-
-
-def _compressed(kind: Any, shape: tuple[int, int], arrays: tuple[Array, Array, Array]) -> Any:
-    """Return a CSR or CSC array on given arrays; the constructor would copy what is a view of something larger."""
-    matrix = kind(shape, dtype=np.float64)
-    matrix.data, matrix.indices, matrix.indptr = arrays
-    return matrix
-
-
-class _Rows:
-    """The rows of ``X`` in cache-sized float64 blocks, without a copy of ``X``."""
-
-    def __init__(self, X: Any, *, to_square: bool = False) -> None:
-        self.X = X = X if sp.issparse(X) else np.asarray(X)  # a memory map as a plain array
-        n, d = X.shape
-        self._kept: list[_Block] | None = None
-        self._buffer: Array | None = None
-        if sp.issparse(X):
-            is_view = X.dtype == np.float64
-            self.height = _SPARSE_HEIGHT if is_view and not to_square else _SPARSE_COPY_HEIGHT
-            if is_view:
-                self._kept = list(_sparse_blocks(X, self.height))
-            return
-        self.height = _dense_height(d)
-        if _is_blas_ready(X):
-            self._kept = list(_dense_blocks(X, self.height, None))
-        else:
-            order = "F" if X.flags.f_contiguous else "C"
-            self._buffer = np.empty((min(self.height, n), d), order=order)  # type: ignore[call-overload]
-
-    def __iter__(self) -> Iterator[_Block]:
-        if self._kept is not None:
-            return iter(self._kept)
-        if sp.issparse(self.X):
-            return _sparse_blocks(self.X, self.height)
-        return _dense_blocks(self.X, self.height, self._buffer)
-
-
-def _squared(block: Any) -> Any:
-    if sp.issparse(block):
-        return _compressed(sp.csr_array, block.shape, (block.data * block.data, block.indices, block.indptr))
-    return block * block
-
-
-def row_norms(X: Any) -> Array:
-    """Return the Euclidean norms of the rows of ``X``, in float64, without an n-by-d temporary.
-
-    Parameters
-    ----------
-    X : ndarray or CSR of shape (n, d)
-        A CSR matrix must be free of duplicate entries.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-    """
-    norms = np.empty(X.shape[0])
-    # a square that overflows gives an infinite norm, and the row is then scaled to nothing
-    with np.errstate(over="ignore"):
-        for block in _Rows(X, to_square=True):
-            if sp.issparse(block.X):
-                norms[block.rows] = _squared(block.X).sum(axis=1)
-            else:
-                norms[block.rows] = np.einsum("ij,ij->i", block.X, block.X)
-    return np.sqrt(norms, out=norms)
-
-
-def row_scales(X: Any, data_norm: float, norms: Array | None = None) -> Array:
-    """Return the factors that scale rows longer than ``data_norm`` down to it, and leave the others alone.
-
-    Parameters
-    ----------
-    X : ndarray or CSR of shape (n, d)
-        As for :func:`row_norms`.
-    data_norm : float
-        Positive; its square must neither overflow nor vanish.
-    norms : ndarray of shape (n,), optional
-        ``row_norms(X)`` where it is known.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        In [0, 1]; 0 for rows whose squared norm exceeds the largest double.
-    """
-    norms = row_norms(X) if norms is None else norms
-    # The computed norm can be short by a relative (d + 4) 2^-53: stay inside by more than that.
-    slack = max(1e-12, (X.shape[1] + 4) * 2.0**-51)
-    limit = data_norm * (1 - slack)
-    return np.divide(limit, norms, out=np.ones_like(norms), where=norms > limit)
-
-
-def _sphere_scales(norms: Array, data_norm: float, intercept: float, n_features: int) -> tuple[Array, Array]:
-    """Return the factors of features and of the constant that bring rows with their constant to norm ``data_norm``.
-
-    Rows of zeros stay zeros where there is no constant, and a row whose squared norm overflows counts as one.
-    """
-    slack = max(1e-12, (n_features + 5) * 2.0**-51)  # as in row_scales
-    lost = ~np.isfinite(norms) if intercept else ~np.isfinite(norms) | (norms < _SMALLEST_NORM)
-    lengths = np.hypot(np.where(lost, 0.0, norms), intercept)
-    factors = np.divide(data_norm * (1 - slack), lengths, out=np.zeros_like(norms), where=lengths > 0)
-    return np.where(lost, 0.0, factors), factors
 
 
 class Problem:
@@ -243,7 +87,7 @@ class Problem:
         self.intercept = float(intercept)
         self.n_samples, self.n_features = X.shape
         self.n_outputs = n_outputs
-        self._rows = _Rows(X)
+        self._rows = Rows(X)
         self._lowest: tuple[float, Array | None, Array] | None = None
         self._signed: tuple[Array, Array] | None = None
         norms = row_norms(X)
@@ -256,7 +100,7 @@ class Problem:
             self.row_norms = np.hypot(bounded, self.intercept)
         elif rows == "sphere":
             self.row_bound = float(data_norm)
-            self._scale, factors = _sphere_scales(norms, data_norm, self.intercept, self.n_features)
+            self._scale, factors = sphere_scales(norms, data_norm, self.intercept, self.n_features)
             self._constants = self.intercept * factors
             self.row_norms = np.where(factors > 0, self.row_bound, 0.0)
         else:
@@ -275,7 +119,7 @@ class Problem:
         """Return zero weights of the right shape."""
         return np.zeros(self._weight_shape())
 
-    def _raw_scores(self, block: _Block, weights: Array) -> Array:
+    def _raw_scores(self, block: Block, weights: Array) -> Array:
         """Return the products with rows as they are, except that rows that are scaled to nothing give 0."""
         # such a row is finite and its squared norm is not: its product may be inf or nan, which 0 would not mend
         with np.errstate(over="ignore", invalid="ignore"):
@@ -284,7 +128,7 @@ class Problem:
             scores[self._scale[block.rows] == 0] = 0
         return scores
 
-    def _block_scores(self, block: _Block, weights: Array) -> Array:
+    def _block_scores(self, block: Block, weights: Array) -> Array:
         scale = self._scale[block.rows]
         scores = self._raw_scores(block, weights)
         scores *= scale if scores.ndim == 1 else scale[:, None]
@@ -292,7 +136,7 @@ class Problem:
             scores += np.multiply.outer(self._constants[block.rows], weights[-1])
         return scores
 
-    def _add_adjoint(self, block: _Block, values: Array, out: Array) -> None:
+    def _add_adjoint(self, block: Block, values: Array, out: Array) -> None:
         """Add the block's part of ``design^T values`` to ``out``; ``values`` is overwritten."""
         if self.intercept:
             out[-1] += self._constants[block.rows] @ values
@@ -302,7 +146,7 @@ class Problem:
 
     # Labels of one margin-loss output are signs; folded into the factors of a row they cost nothing.
 
-    def _block_margins(self, block: _Block, weights: Array) -> Array:
+    def _block_margins(self, block: Block, weights: Array) -> Array:
         scale, constants = self._signed_map()
         margins = self._raw_scores(block, weights)
         margins *= scale[block.rows]
@@ -310,7 +154,7 @@ class Problem:
             margins += weights[-1] * constants[block.rows]
         return margins
 
-    def _add_slopes(self, block: _Block, slopes: Array, out: Array) -> None:
+    def _add_slopes(self, block: Block, slopes: Array, out: Array) -> None:
         """Add the block's part of the gradient to ``out``; ``slopes`` is overwritten."""
         scale, constants = self._signed_map()
         if self.intercept:
@@ -324,7 +168,7 @@ class Problem:
             self._signed = self._scale * self.targets, self._constants * self.targets
         return self._signed
 
-    def _block_targets(self, block: _Block) -> Array:
+    def _block_targets(self, block: Block) -> Array:
         assert self.targets is not None, "scores only: this problem has no targets"
         return self.targets[block.rows]
 
@@ -389,13 +233,13 @@ class Problem:
                 self._add_gradients(block, scores[block.rows], lowest, out)
         return out
 
-    def _add_margin_gradients(self, block: _Block, margins: Array, lowest: Array, out: Array) -> None:
+    def _add_margin_gradients(self, block: Block, margins: Array, lowest: Array, out: Array) -> None:
         assert isinstance(self.loss, MarginLoss)
         slopes = self.loss.slope(margins)
         np.maximum(slopes, lowest[block.rows], out=slopes)  # slopes are not positive
         self._add_slopes(block, slopes, out)
 
-    def _add_gradients(self, block: _Block, scores: Array, lowest: Array, out: Array) -> None:
+    def _add_gradients(self, block: Block, scores: Array, lowest: Array, out: Array) -> None:
         assert self.loss is not None
         residuals = self.loss.residuals(scores, self._block_targets(block))
         norms = np.sqrt(np.einsum("ik,ik->i", residuals, residuals))
@@ -435,8 +279,8 @@ class Problem:
         assert self.loss is not None
         assert self.targets is not None
         totals = np.zeros(len(steps))
-        for start in range(0, self.n_samples, _RAY_HEIGHT):
-            rows = slice(start, start + _RAY_HEIGHT)
+        for start in range(0, self.n_samples, RAY_HEIGHT):
+            rows = slice(start, start + RAY_HEIGHT)
             start_at, slope, targets = scores[rows], direction[rows], self.targets[rows]
             if isinstance(self.loss, MarginLoss):  # margins: their own targets are all +1
                 start_at, slope, targets = start_at * targets, slope * targets, np.float32(1)
@@ -451,7 +295,7 @@ class Problem:
         """Return the sums of gradients and Hessians of one margin-loss output: one pass."""
         hessian = np.zeros((self.n_weights, self.n_weights))
 
-        def add(block: _Block, curvature: Array) -> None:
+        def add(block: Block, curvature: Array) -> None:
             self._add_gram(block, curvature, hessian)
 
         return self._second_order(weights, add), hessian
@@ -460,12 +304,12 @@ class Problem:
         """Return the sum of gradients and each record's curvature of one margin-loss output: one pass."""
         curvatures = np.empty(self.n_samples)
 
-        def keep(block: _Block, curvature: Array) -> None:
+        def keep(block: Block, curvature: Array) -> None:
             curvatures[block.rows] = curvature
 
         return self._second_order(weights, keep), curvatures
 
-    def _second_order(self, weights: Array, use: Callable[[_Block, Array], None]) -> Array:
+    def _second_order(self, weights: Array, use: Callable[[Block, Array], None]) -> Array:
         assert isinstance(self.loss, MarginLoss), "second-order passes are for margin losses"
         gradient = np.zeros(self.n_weights)
         for block in self._rows:
@@ -512,13 +356,13 @@ class Problem:
             self._add_adjoint(block, change, out)
         return out
 
-    def _add_gram(self, block: _Block, weights: Array, out: Array) -> None:
+    def _add_gram(self, block: Block, weights: Array, out: Array) -> None:
         root = np.sqrt(weights)
         scaled = root * self._scale[block.rows]
         root *= self._constants[block.rows]
         d = self.n_features
-        for start in range(0, len(root), _GRAM_HEIGHT):  # small parts: a sparse block is made dense here
-            part = slice(start, start + _GRAM_HEIGHT)
+        for start in range(0, len(root), GRAM_HEIGHT):  # small parts: a sparse block is made dense here
+            part = slice(start, start + GRAM_HEIGHT)
             rows = block.X[part].toarray() if sp.issparse(block.X) else block.X[part]
             rows = rows * scaled[part, None]
             out[:d, :d] += rows.T @ rows
@@ -548,7 +392,7 @@ class Problem:
         part = object.__new__(Problem)
         part.__dict__.update(self.__dict__)
         part.X = self.X[indices]
-        part._rows = _Rows(part.X)
+        part._rows = Rows(part.X)
         part.n_samples = len(indices)
         part._scale, part._constants = self._scale[indices], self._constants[indices]
         part.row_norms = self.row_norms[indices]
@@ -558,17 +402,17 @@ class Problem:
 
     # -- moments of the rows --------------------------------------------------------------------------
 
-    def _bounded_blocks(self, height: int = 2 * _GRAM_HEIGHT) -> Iterator[tuple[slice, Any]]:
+    def _bounded_blocks(self, height: int = 2 * GRAM_HEIGHT) -> Iterator[tuple[slice, Any]]:
         """Yield the bounded features, without the constant column: copies of at most ``height`` rows."""
         # scaled before anything is squared: the squares of what is as long as it may be do not overflow
-        for block in _Rows(self.X, to_square=True):
+        for block in Rows(self.X, to_square=True):
             first, last = block.rows.start, block.rows.stop
             for start in range(first, last, height):
                 rows = slice(start, min(start + height, last))
                 X, scale = block.X[start - first : rows.stop - first], self._scale[rows]
                 if sp.issparse(X):
                     scaled = X.data * np.repeat(scale, np.diff(X.indptr))
-                    yield rows, _compressed(sp.csr_array, X.shape, (scaled, X.indices, X.indptr))
+                    yield rows, compressed(sp.csr_array, X.shape, (scaled, X.indices, X.indptr))
                 else:
                     yield rows, X * scale[:, None]
 
@@ -576,7 +420,7 @@ class Problem:
         """Return the sum of squares of each column of the bounded design, shape (n_weights,): one pass."""
         out = np.zeros(self.n_weights)
         for _, X in self._bounded_blocks():
-            out[: self.n_features] += _squared(X).sum(axis=0)
+            out[: self.n_features] += squared(X).sum(axis=0)
         if self.intercept:
             out[-1] = self._constants @ self._constants
         return out
@@ -597,7 +441,7 @@ class Problem:
         features, last = transform[: self.n_features], transform[-1]
         is_matrix = transform.ndim == 2
         # the product of a sparse block with a matrix is dense
-        for rows, X in self._bounded_blocks(_GRAM_HEIGHT if is_matrix else 2 * _GRAM_HEIGHT):
+        for rows, X in self._bounded_blocks(GRAM_HEIGHT if is_matrix else 2 * GRAM_HEIGHT):
             if is_matrix:
                 X = X @ features
                 if self.intercept:
@@ -606,7 +450,7 @@ class Problem:
                 X.data *= features[X.indices]
             else:
                 X *= features
-            norms[rows] = _squared(X).sum(axis=1) if sp.issparse(X) else np.einsum("ij,ij->i", X, X)
+            norms[rows] = squared(X).sum(axis=1) if sp.issparse(X) else np.einsum("ij,ij->i", X, X)
         if self.intercept and not is_matrix:
             norms += np.square(self._constants * last)
         return np.sqrt(norms, out=norms)

@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 from dpskl.accounting import PrivacyAccountant
 from dpskl.exceptions import NoPrivacyWarning, PrivacyLeakWarning, WeakPrivacyWarning
 from dpskl.mechanisms.sensitivity import NEIGHBOURS
-from dpskl.problem import row_norms
+from dpskl.rows import row_norms
 
 __all__ = [
     "check_budget",

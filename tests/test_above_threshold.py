@@ -337,7 +337,7 @@ def test_answers_do_not_depend_on_chunks_or_blocks(law, monkeypatch, rng):
     answers = []
     for chunk, height in ((4, 4096), (1, 4096), (5, 7), (100, 64)):
         monkeypatch.setattr(above_threshold, "_CHUNK", chunk)
-        monkeypatch.setattr(dpskl.problem, "_RAY_HEIGHT", height)
+        monkeypatch.setattr(dpskl.problem, "RAY_HEIGHT", height)
         noise = SeededNoise(8)
         answers.append([search.release(problem, weights, direction, STEPS, demands, noise) for _ in range(25)])
     assert answers[1:] == answers[:1] * 3

@@ -17,7 +17,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dpskl import DPLogisticRegression
 from dpskl.preprocessing import PublicScaler, RowNormClipper
-from dpskl.problem import Problem, row_norms, row_scales
+from dpskl.problem import Problem
+from dpskl.rows import row_norms, row_scales
 
 FORMATS = {
     "C": np.ascontiguousarray,

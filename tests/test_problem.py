@@ -7,7 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from dpskl.losses import Hinge, HuberHinge, Logistic, Softmax
-from dpskl.problem import Problem, row_norms, summation_depth
+from dpskl.problem import Problem
+from dpskl.rows import row_norms, summation_depth
 
 LAYOUTS = {
     "C64": lambda X: np.ascontiguousarray(X),

@@ -19,7 +19,8 @@ from dpskl.mechanisms.noise import NoiseSource, SeededNoise
 from dpskl.mechanisms.second_moment import SecondMoment
 from dpskl.mechanisms.sensitivity import contributions
 from dpskl.mechanisms.whitened_gradient import WhitenedGradient, Whitener, whitener_condition
-from dpskl.problem import Problem, summation_depth
+from dpskl.problem import Problem
+from dpskl.rows import summation_depth
 from dpskl.solvers import PublicFacts, WhitenedGD
 
 NEIGHBOURS = ("add_remove", "replace_one")

@@ -17,7 +17,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from dpskl.losses import MarginLoss
-from dpskl.problem import Problem, summation_depth
+from dpskl.problem import Problem
+from dpskl.rows import summation_depth
 
 __all__ = ["certified_minimum", "rounding_bound"]
 
