@@ -58,10 +58,13 @@ class Rule:
 _RATIO = {"values": (0.1, 0.3, 0.5, 1.0), "constant": "dpskl.base._INTERCEPT_RATIO"}
 RULES = {
     "clip_share": Rule(
-        "Clip norm as a share of the largest gradient norm",
+        "Smallest clip norm as a share of the largest gradient norm",
         "gd",
         (1 / 4, 1 / 3, 0.45, 1.0),
         constant=f"{_GD}._CLIP_SHARE",
+    ),
+    "clip_signal": Rule(
+        "mu n / p at which nothing is clipped", "gd", (20.0, 40.0, 80.0), constant=f"{_GD}._CLIP_SIGNAL"
     ),
     "time": Rule("Constant of the total time", "gd", (175.0, 350.0, 700.0, 1400.0), constant=f"{_GD}._TIME"),
     "momentum": Rule("Momentum", "gd", (0.0, 0.9, 0.95), constant=f"{_GD}._MOMENTUM"),

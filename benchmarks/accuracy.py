@@ -16,7 +16,7 @@ from itertools import product
 import threadpoolctl
 from accuracy_tables import report
 from common import TITLES, add_common_options, available, describe_run, write_result
-from fits import DELTA, MODELS, Cell, Protocol, run_cells
+from fits import BASELINES, DELTA, MODELS, Cell, Protocol, run_cells
 
 from dpskl.solvers import solver_names
 
@@ -34,7 +34,12 @@ SOLVERS = (
     "privgene",
     "whitened_gd",
 )
-VARIANTS = {"blsgd_ac": ("blsgd", (("threshold_decay", 0.05),))}  # label: solver and parameters
+VARIANTS = {  # label: solver, parameters, delta
+    "blsgd_ac": ("blsgd", (("threshold_decay", 0.05),), DELTA),
+    "objective_pure": ("objective_perturbation", (), 0.0),
+    "output_pure": ("output_perturbation", (), 0.0),
+    "privgene_pure": ("privgene", (), 0.0),
+}
 
 
 def parse() -> argparse.Namespace:
@@ -42,7 +47,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", nargs="+", choices=tuple(TITLES), default=tuple(TITLES))
     parser.add_argument("--models", nargs="+", choices=tuple(MODELS), default=tuple(MODELS))
-    parser.add_argument("--solvers", nargs="+", choices=[*solver_names(), *VARIANTS], default=SOLVERS)
+    parser.add_argument("--solvers", nargs="+", choices=[*solver_names(), *VARIANTS, *BASELINES], default=SOLVERS)
     parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=2)
@@ -68,9 +73,10 @@ def main() -> None:
     protocol = Protocol(options.folds, options.repeats, options.seed, options.threads)
     cells = []
     for data, label, model, epsilon in product(names, options.solvers, options.models, options.epsilons):
-        solver, parameters = VARIANTS.get(label, (label, ()))
-        if solver in solver_names(MODELS[model][1]):
-            cells.append(Cell(data, model, solver, epsilon, parameters, label=label))
+        solver, parameters, delta = VARIANTS.get(label, (label, (), DELTA))
+        is_refused = solver not in (*solver_names(MODELS[model][1]), *BASELINES)
+        if not (is_refused or (solver, model) == ("lbfgs", "svm")):
+            cells.append(Cell(data, model, solver, epsilon, parameters, label=label, delta=delta))
     document = {
         "run": run,
         "protocol": {"delta": DELTA, **vars(protocol), "jobs": options.jobs},

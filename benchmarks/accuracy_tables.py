@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from common import TITLES, markdown, mean_and_error
-from fits import accuracies
+from fits import BASELINES, accuracies
 
 LARGE_GAP = 0.3
 YARDSTICKS = json.loads(Path(__file__).with_name("yardsticks.json").read_text())
@@ -70,12 +70,12 @@ class Result:
     def train_loss(self, place: Place, solver: str) -> tuple[float, float] | None:
         """Return mean and standard error of the loss on the training rows."""
         cell = self.cells.get((place, solver))
-        values = [fit["train_loss"] for fit in cell["fits"]] if cell else []
+        values = [fit["train_loss"] for fit in cell["fits"] if "train_loss" in fit] if cell else []
         return mean_and_error(values) if values else None
 
     def best(self, place: Place) -> Ours | None:
         """Return what our best solver reached."""
-        reached = (self.ours(place, solver) for solver in self.solvers)
+        reached = (self.ours(place, solver) for solver in self.solvers if solver not in BASELINES)
         return max((ours for ours in reached if ours), key=lambda ours: ours.mean, default=None)
 
 
@@ -136,7 +136,7 @@ def _accuracy_table(result: Result) -> str:
 def _loss_table(result: Result) -> str:
     def entry(place: Place, solver: str) -> str:
         loss = result.train_loss(place, solver)
-        return f"{loss[0]:.4f} ({loss[1]:.4f})" if loss else "failed"
+        return f"{loss[0]:.4f} ({loss[1]:.4f})" if loss else ""
 
     return "### Mean loss on the training rows, without the penalty\n\n" + _every_solver(result, entry)
 
@@ -225,7 +225,8 @@ def _best_table(result: Result) -> str:
 
 def _gaps(result: Result) -> str:
     rows = []
-    for row, epsilon, solver in product(result.rows, result.epsilons, result.solvers):
+    solvers = [solver for solver in result.solvers if solver not in BASELINES]
+    for row, epsilon, solver in product(result.rows, result.epsilons, solvers):
         place = Place(*row, epsilon)
         ours, best = result.ours(place, solver), result.best(place)
         if ours is None or best is None:
