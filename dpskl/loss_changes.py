@@ -44,7 +44,7 @@ def coordinate_changes(problem: Problem, weights: Array, step: float, cap: float
     weights : ndarray of shape (n_weights,) or (n_weights, n_outputs)
         Where the moves start.
     step : float
-        Positive; ``step`` times a row's largest entry must stay below 700.
+        Positive; ``step`` times the bound on a row must stay below 700.
     cap : float
         Positive. Each record's change is clipped to ``[-cap, cap]``.
 
@@ -65,7 +65,10 @@ def coordinate_changes(problem: Problem, weights: Array, step: float, cap: float
         change = _clipped(problem.loss.changes(problem._block_scores(block, weights), problem.targets[block.rows]), cap)
         unit = signs * problem._scale[block.rows]
         if len(others) < d:
-            shared = np.concatenate([change(k, unit) for k in range(n_outputs)])
+            # A row that has a 1 is at least that long, so its factor is no larger than the bound. Shorter rows have
+            # zeros there, and their moves, which nothing bounds, must not become numbers that 0 does not cancel.
+            ones = signs * np.minimum(problem._scale[block.rows], problem.row_bound)
+            shared = np.concatenate([change(k, ones) for k in range(n_outputs)])
             with np.errstate(over="ignore", invalid="ignore"):  # of columns that are not binary: not used
                 products = _adjoint(block.XT, shared).reshape(n_outputs, 2, d)
             sums[:, :, :d][..., binary] += products[..., binary]
@@ -73,7 +76,7 @@ def coordinate_changes(problem: Problem, weights: Array, step: float, cap: float
             if len(others):
                 add(block.X, others, unit, partial(change, k), sums[k])
             if problem.intercept:
-                sums[k, :, -1] += change(k, np.broadcast_to(problem.intercept * signs, unit.shape)).sum(axis=-1)
+                sums[k, :, -1] += change(k, signs * problem._constants[block.rows]).sum(axis=-1)
     return np.ascontiguousarray(np.moveaxis(sums, 0, -1))
 
 
@@ -87,7 +90,8 @@ def _adjoint(XT: Any, vectors: Array) -> Array:
 def _clipped(change: Callable[..., Array], cap: float) -> Callable[..., Array]:
     def clipped(*arguments: Any) -> Array:
         values = change(*arguments)
-        return np.clip(values, -cap, cap, out=values)
+        np.clip(values, -cap, cap, out=values)
+        return np.nan_to_num(values, copy=False, nan=0.0)  # no record may spoil a sum
 
     return clipped
 

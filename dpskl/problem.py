@@ -279,14 +279,17 @@ class Problem:
         assert self.loss is not None
         assert self.targets is not None
         totals = np.zeros(len(steps))
+        # what is rounded to float32 must be no larger than what is reached
+        longest = float(np.max(steps, initial=0.0))
+        shares = np.divide(steps, longest or 1.0).astype(np.float32)
         for start in range(0, self.n_samples, RAY_HEIGHT):
             rows = slice(start, start + RAY_HEIGHT)
-            start_at, slope, targets = scores[rows], direction[rows], self.targets[rows]
+            start_at, slope, targets = scores[rows], longest * direction[rows], self.targets[rows]
             if isinstance(self.loss, MarginLoss):  # margins: their own targets are all +1
                 start_at, slope, targets = start_at * targets, slope * targets, np.float32(1)
             start_at, slope = start_at.astype(np.float32), slope.astype(np.float32)
-            for j, step in enumerate(steps):
-                totals[j] += self.loss.clipped_sum(start_at - np.float32(step) * slope, targets, cap)
+            for j, share in enumerate(shares):
+                totals[j] += self.loss.clipped_sum(start_at - share * slope, targets, cap)
         return totals
 
     # -- second-order passes (margin losses, one output) ----------------------------------------------
@@ -419,10 +422,10 @@ class Problem:
     def squared_column_norms(self) -> Array:
         """Return the sum of squares of each column of the bounded design, shape (n_weights,): one pass."""
         out = np.zeros(self.n_weights)
-        for _, X in self._bounded_blocks():
+        for rows, X in self._bounded_blocks():
             out[: self.n_features] += squared(X).sum(axis=0)
-        if self.intercept:
-            out[-1] = self._constants @ self._constants
+            if self.intercept:
+                out[-1] += self._constants[rows] @ self._constants[rows]
         return out
 
     def transformed_row_norms(self, transform: Array) -> Array:

@@ -32,8 +32,9 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 _WEAK_EPSILON = 20.0
-# Squares of numbers in this range neither overflow nor vanish.
-_NORM_RANGE = (1e-100, 1e100)
+# Fourth powers times millions of records neither overflow nor vanish, nor do single precision losses.
+_NORM_RANGE = (1e-15, 1e15)
+_SMALLEST_C = 1e-300
 
 
 def _is_real(value: Any) -> bool:
@@ -83,6 +84,7 @@ def check_parameters(estimator: Any) -> None:
     """Raise ValueError for a parameter that no fit of a linear classifier could use; see :func:`check_budget`."""
     check_budget(estimator)
     check_positive("C", estimator.C)
+    _require(estimator.C >= _SMALLEST_C, "C", estimator.C, f"at least {_SMALLEST_C:g}, so that its inverse is finite")
     data_norm, (low, high) = estimator.data_norm, _NORM_RANGE
     _require(
         data_norm is None or (_is_real(data_norm) and low <= data_norm <= high),

@@ -136,7 +136,6 @@ def _fit_forever(path, pipe):
     accountant = PrivacyAccountant.open(path)
     X, y = data(20)
     estimator = model(accountant)
-    os.write(pipe, b"r")
     while True:
         estimator.fit(X, y)
         os.write(pipe, b".")  # the coefficients exist
@@ -158,17 +157,16 @@ def test_kills_at_random_moments_lose_nothing(tmp_path):
         child = multiprocessing.get_context("fork").Process(target=_fit_forever, args=(path, writer))
         child.start()
         os.close(writer)
-        assert os.read(reader, 1) == b"r"  # how long a process takes to start depends on the load
-        time.sleep(rng.uniform(0.005, 0.08))
+        done = len(os.read(reader, 1))  # how long the first fit takes depends on the load
+        time.sleep(rng.uniform(0.0, 0.08))
         os.kill(child.pid, signal.SIGKILL)
         child.join()
-        done = 0
         while chunk := os.read(reader, 4096):
             done += len(chunk)
         os.close(reader)
         assert done <= len(accountant) - before <= done + 1  # at most one was charged and not finished
         finished += done
-    assert finished > 50
+    assert finished > 250
     assert accountant.verify()
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -425,3 +425,19 @@ def test_it_learns_and_survives_small_data(cls, n_classes, solver):
         model = cls(0.5, 1e-5, **settings).fit(few, [0, 0])  # one class in y
         assert np.isfinite(model.coef_).all()
         assert model.history_ is None
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace_one"])
+def test_a_short_row_moved_far_does_not_spoil_a_sum(neighbours):
+    """Its entry in a 0/1 column is 0; its move there overflows an exponential that 0 must not meet."""
+    X = np.zeros((40, 2))
+    X[:, 0] = 0.5
+    X[:20] = [1.0, 0.0]
+    codes = np.arange(40) % 3
+    for last in ([0.0, 0.0], [0.001, 0.0], [1.0, 1.0]):
+        X[-1] = last
+        problem = Problem(X, codes, Softmax(), data_norm=0.5, n_outputs=3)
+        weights = np.array([[3000.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert np.isfinite(coordinate_changes(problem, weights, 1000.0, 0.001)).all()

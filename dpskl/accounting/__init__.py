@@ -9,6 +9,7 @@ from dpskl.accounting.calibration import (
     gaussian_mu,
     rdp_order,
     sampled_noise_multiplier,
+    sampled_pure_at_order,
 )
 from dpskl.accounting.conversion import (
     bounded_range_rdp,
@@ -116,6 +117,7 @@ __all__ = [
     "rdp_order",
     "sampled_gaussian_rdp",
     "sampled_noise_multiplier",
+    "sampled_pure_at_order",
     "sampled_pure_losses",
     "sampled_pure_rdp",
     "trial_gamma",

@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import ndtri
 
 from dpskl.accounting._numeric import AIM, check_range, safe_log_noise, smallest_true
-from dpskl.accounting.conversion import bounded_range_rdp, gaussian_delta
+from dpskl.accounting.conversion import bounded_range_rdp, gaussian_delta, sampled_pure_rdp
 from dpskl.accounting.costs import AboveThresholdCost, BoundedRangeCost, Cost, SampledGaussianCost, compose
 from dpskl.accounting.stopping_game import smallest_query_scale
 
@@ -22,6 +22,7 @@ __all__ = [
     "gaussian_mu",
     "rdp_order",
     "sampled_noise_multiplier",
+    "sampled_pure_at_order",
 ]
 
 _MARGIN = 1e-10
@@ -217,6 +218,40 @@ def sampled_noise_multiplier(
 
     floor = math.log(min(unsampled, 0.3) / 10.0)
     return math.exp(safe_log_noise(reached, epsilon, math.log(max(rate * unsampled, 0.7)), floor))
+
+
+def sampled_pure_at_order(divergence: float, sampling_rate: float, alpha: float) -> float:
+    """Largest pure guarantee whose mechanism on a Poisson sample has a Renyi divergence of one order that fits.
+
+    Parameters
+    ----------
+    divergence : float
+        Budget of the release at the order, in [0, inf].
+    sampling_rate : float
+        In (0, 1].
+    alpha : float
+        Order, above 1.
+
+    Returns
+    -------
+    float
+        An epsilon with ``sampled_pure_rdp(sampling_rate, epsilon, alpha) <= divergence``.
+
+    Examples
+    --------
+    >>> from dpskl.accounting import sampled_pure_rdp
+    >>> epsilon = sampled_pure_at_order(0.001, 0.1, 8.0)
+    >>> 0.999e-3 < sampled_pure_rdp(0.1, epsilon, 8.0) <= 1e-3
+    True
+    """
+    divergence = check_range("divergence", divergence, 0.0)
+    if divergence in (0.0, math.inf):
+        return divergence
+    low, high = divergence, 2.0 * divergence  # the divergence does not exceed the guarantee
+    while sampled_pure_rdp(sampling_rate, high, alpha) <= divergence:
+        high *= 2.0
+    exceeds = smallest_true(lambda value: sampled_pure_rdp(sampling_rate, value, alpha) > divergence, low, high, 1e-10)
+    return exceeds * (1.0 - 1e-9)
 
 
 @lru_cache(maxsize=1024)

@@ -15,6 +15,10 @@ from dpskl.mechanisms.sensitivity import contributions
 __all__ = ["NoisyCount", "NoisyHistogram"]
 
 
+# The inverse of a rounded inverse may exceed epsilon.
+_SAFE = 1 + 1e-12
+
+
 @dataclass(frozen=True)
 class NoisyCount(Mechanism):
     """Release how many records have a property, plus noise.
@@ -34,7 +38,7 @@ class NoisyCount(Mechanism):
 
     Examples
     --------
-    >>> NoisyCount(epsilon=0.5, delta=0).noise_scale
+    >>> round(NoisyCount(epsilon=0.5, delta=0).noise_scale, 6)
     2.0
     """
 
@@ -50,11 +54,13 @@ class NoisyCount(Mechanism):
 
     @property
     def noise_scale(self) -> float:
-        return 1 / self.epsilon if self.delta == 0 else 1 / gaussian_mu(self.epsilon, self.delta)
+        return _SAFE / self.epsilon if self.delta == 0 else 1 / gaussian_mu(self.epsilon, self.delta)
 
     @property
     def cost(self) -> Cost:
-        return LaplaceCost(self.noise_scale) if self.delta == 0 else GaussianCost(1 / self.noise_scale)
+        if self.delta == 0:
+            return LaplaceCost(self.noise_scale)
+        return GaussianCost(gaussian_mu(self.epsilon, self.delta))
 
     def release(self, count: int, noise: NoiseSource) -> float:
         """Return the noisy count, which may be negative or broken."""
@@ -99,7 +105,7 @@ class NoisyHistogram(Mechanism):
 
     @property
     def noise_scale(self) -> float:
-        return self.sensitivity / self.epsilon
+        return _SAFE * self.sensitivity / self.epsilon
 
     @property
     def cost(self) -> Cost:

@@ -11,7 +11,7 @@ from dpskl.accounting import Cost
 from dpskl.mechanisms.above_threshold import loss_range
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.noise import NoiseSource
-from dpskl.mechanisms.selection import select_smallest, selection_cost
+from dpskl.mechanisms.selection import penalty_rounding, select_smallest, selection_cost
 from dpskl.mechanisms.sensitivity import contributions
 from dpskl.path import Path
 from dpskl.problem import Problem
@@ -96,5 +96,6 @@ class StepSelection(Mechanism):
         """
         path = problem if isinstance(problem, Path) else Path(problem)
         spread = loss_range(self, weights, direction, float(max(steps)))
+        spread += penalty_rounding(penalties)
         scores = path.losses_along(weights, direction, steps, self.objective_clip) + penalties
         return select_smallest(scores, spread, self.epsilon, noise)

@@ -155,7 +155,8 @@ class AdaptiveGD(Solver):
                 measured = Measurement(meter, curator, weights, meter.question.clip_norm)
                 for _ in range(_FAILURES):
                     direction = measured.gradient + plan.ridge * weights
-                    direction = direction / max(float(np.linalg.norm(direction)), 1e-300)
+                    direction = direction / (float(np.abs(direction).max()) or 1.0)  # squares may vanish
+                    direction = direction / (float(np.linalg.norm(direction)) or 1.0)
                     candidates = np.linspace(0, steps.largest, self.n_candidates + 1)
                     # relative to step 0, so that large weights cost no digits
                     along, square = float((weights * direction).sum()), float((direction**2).sum())

@@ -15,6 +15,7 @@ from dpskl.accounting import (
     gaussian_mu,
     rdp_order,
     sampled_noise_multiplier,
+    sampled_pure_at_order,
 )
 from dpskl.curator import Curator
 from dpskl.mechanisms.poisson_sample import PoissonSample
@@ -26,6 +27,8 @@ from dpskl.solvers.base import Outcome, Plan, PublicFacts, refuse_pure
 __all__ = ["BacktrackingGD", "BacktrackingSGD"]
 
 Array = np.ndarray[Any, Any]
+
+_SMALLEST_SAMPLED = 1e-5  # below, grids of privacy losses outgrow memory
 
 
 class BacktrackingGD(Backtracking):
@@ -270,11 +273,16 @@ class BacktrackingSGD(Backtracking):
                 f"neighbours={facts.neighbours!r} has no proved bound for the samples of solver={self.name!r}; "
                 "choose 'add_remove', or solver='blgd', which reads all records"
             )
+        if epsilon < _SMALLEST_SAMPLED:
+            raise ValueError(
+                f"epsilon={epsilon:g} is too small to account for samples in memory; take at least "
+                f"{_SMALLEST_SAMPLED:g}, or solver='blgd'"
+            )
         order = rdp_order(epsilon, delta)
         parts = max(1, round(1 / self.xi))
         n_searches = ceil(1.1 * self.n_updates)
         n_parts = parts * n_searches
-        pure = sqrt(2 * self.search_share * order.rho / n_searches) / self.q
+        pure = sampled_pure_at_order(self.search_share * order.budget / n_searches, self.q, order.alpha)
         searches = (SampledPureCost(self.q, pure), n_searches)
         noise = sampled_noise_multiplier(epsilon, delta, self.q / parts, n_parts, (searches,))
         scale = 0.0 if epsilon == inf else 2 / pure

@@ -30,6 +30,7 @@ _LARGEST_DIMENSION = 1000
 # Ridge of the whitener as a multiple of the norm of the noise in the second moment, and its least value where there is
 # little noise: one-hot rows are rank deficient. Both relative to the squared row norm, the second times 1 / D.
 _NOISE_SHARE = 0.25
+_LEAST_PENALTY = 1e-300  # its inverse is the effective C
 _LEAST_RIDGE = 1e-6
 _MOMENTUM = 0.75
 # A budget far from rounding: the squares of all mu must not sum to more than that of the budget.
@@ -105,8 +106,9 @@ class WhitenedGD(Solver):
       norm of a typical whitened row. ``c0`` is 0.35 (logistic) or 0.5 and grows with ``sqrt(q / 12)`` up to 1 or 1.5;
       it is ``sqrt(2)`` times that for several outputs, where a record has the residuals of two classes or more.
     * Penalty: ``1 / C`` is meant for rows of ``D`` entries of size one, as they are usual in scikit-learn. Here an
-      entry has the size ``data_norm / sqrt(D)``, so the ridge is ``1 / (C D)``, in units of ``1 / data_norm^2``, and
-      ``effective_C_`` is ``C D``.
+      entry has the size ``data_norm / sqrt(D)``, so for ``data_norm = 1`` the ridge is ``1 / (C D)`` and
+      ``effective_C_`` is ``C D``. As in scikit-learn, who scales ``X`` and ``data_norm`` scales ``C`` by the inverse
+      square to have the same model.
     * Ridge of the whitener: a quarter of the spectral norm of the noise in the second moment.
 
     Below ``q`` of about 2 next to nothing is learnt: the noise is larger than the signal.
@@ -161,7 +163,11 @@ class WhitenedGD(Solver):
         descent = self._descent(facts, mu, is_full, moment)
         condition = whitener_condition(descent.whitener_ridge, facts.data_norm**2)
         gradient = WhitenedGradient(mu * sqrt((1 - share) / self.max_iter), condition, *size)
-        return Plan(((moment, 1), (gradient, self.max_iter)), 1 / (facts.C * facts.n_weights), descent)
+        return Plan(
+            ((moment, 1), (gradient, self.max_iter)),
+            max(1 / facts.C / facts.n_weights, _LEAST_PENALTY),
+            descent,
+        )
 
     def _is_full(self, facts: PublicFacts, mu: float) -> bool:
         if self.whitening != "auto":
