@@ -31,7 +31,7 @@ _BLOCK_BYTES = 1 << 21
 _SPARSE_HEIGHT = 49152
 _SPARSE_COPY_HEIGHT = 8192
 GRAM_HEIGHT = 1024
-RAY_HEIGHT = 4096  # records whose scores stay in the first cache for all steps
+RAY_HEIGHT = 32768  # records whose scores stay in the second cache for all steps, and outweigh the calls
 
 # Below, the squares of a row's entries lose digits, and its computed norm may be too short to divide by.
 _SMALLEST_NORM = 1e-140
