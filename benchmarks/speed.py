@@ -66,8 +66,12 @@ def main() -> None:
     print(report(document))
 
 
-def report(document: dict[str, Any]) -> str:
-    """Return the table of a result as Markdown."""
+def report(*documents: dict[str, Any]) -> str:
+    """Return the tables of one or several results as Markdown."""
+    return "\n\n".join(_table(document) for document in documents)
+
+
+def _table(document: dict[str, Any]) -> str:
     rows = []
     for line in document["comparisons"]:
         sign = "<=" if line["meaning"] == "ours / baseline" else ">="
