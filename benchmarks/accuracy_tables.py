@@ -59,7 +59,7 @@ class Result:
         }
         self.solvers = _in_order(solver for _, solver in self.cells)
         self.rows = _in_order(place[:2] for place, _ in self.cells)
-        self.epsilons = _in_order(place.epsilon for place, _ in self.cells)
+        self.epsilons = sorted({place.epsilon for place, _ in self.cells})
 
     def ours(self, place: Place, solver: str) -> Ours | None:
         """Return what a solver reached, or None where it failed or was not run."""

@@ -53,7 +53,7 @@ def test_cost_is_the_budget_and_follows_the_noise(neighbours):
         mechanism = NoisyHistogram(epsilon, neighbours)
         changed = 1 if neighbours == "add_remove" else 2
         assert mechanism.noise_scale == pytest.approx(changed / epsilon)
-        assert mechanism.cost.epsilon(0) == pytest.approx(epsilon, rel=1e-12)
+        assert epsilon * (1 - 2e-12) <= mechanism.cost.epsilon(0) <= epsilon
         assert mechanism.cost.epsilon(0) <= epsilon * (1 + 1e-12)
         assert mechanism.cost.epsilon(1e-3) < epsilon
 

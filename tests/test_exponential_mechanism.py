@@ -683,7 +683,7 @@ def test_budgets_that_rounding_would_blur_are_refused():
 
 
 def test_the_hinge_is_refused_in_words():
-    with pytest.raises(ValueError, match=r"kink.*choose solver='gd'"):
+    with pytest.raises(ValueError, match=r"kink.*choose solver='whitened_gd' or 'gd'"):
         DPLinearSVC(solver="exponential_mechanism").fit([[0.0], [1.0]], [0, 1])
 
 

@@ -89,7 +89,7 @@ class NoisyHistogram(Mechanism):
 
     Examples
     --------
-    >>> NoisyHistogram(0.5, "replace_one").noise_scale
+    >>> round(NoisyHistogram(0.5, "replace_one").noise_scale, 6)
     4.0
     """
 
