@@ -481,3 +481,28 @@ def test_sampled_searches_have_the_pure_cost_of_their_scales():
     assert question.cost.epsilon(0.0) == pytest.approx(log1p(0.1 * (np.exp(1 / 3 + 1 / 4) - 1)), rel=1e-9)
     assert question.sensitivity == 1.0
     assert sqrt(question.noise_scale) == 2.0
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Hinge()], ids=repr)
+def test_a_long_direction_with_short_steps_stays_in_float32(loss):
+    """The ray itself may leave float32 although no score that is reached does; one record must not spoil the sums."""
+    X = np.zeros((30, 1))
+    X[0] = 1e15
+    problem = Problem(X, np.ones(30), loss, data_norm=1e15)
+    direction, steps = np.array([1e25]), np.array([1e-39, 5e-40, 0.0])
+    with np.errstate(all="raise"):
+        sums = problem.losses_along(problem.scores(np.zeros(1)), problem.scores(direction), steps, 2.0)
+    np.testing.assert_allclose(sums, [np.minimum(loss.value(np.r_[-10.0 * s / 1e-39, np.zeros(29)]), 2).sum()
+                                      for s in steps], rtol=1e-5)  # fmt: skip
+
+
+def test_rounding_of_large_penalties_widens_the_spread():
+    problem = Problem(np.eye(2), np.ones(2), Logistic(), data_norm=1.0)
+    noise = RecordingNoise()
+    question = StepSelection(1.0, 2.0, 1.0, 1.0, "replace_one", 2, 2)
+    scales = []
+    for penalty in (0.0, 2.0**56):
+        noise.draws.clear()
+        question.release(problem, np.zeros(2), np.ones(2), np.array([0.0, 1.0]), np.full(2, penalty), noise)
+        scales.append(noise.draws[0][1])
+    assert scales[1] - scales[0] == pytest.approx(2.0**-50 * 2.0**56, rel=0.01)
