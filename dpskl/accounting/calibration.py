@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -244,14 +245,7 @@ def sampled_pure_at_order(divergence: float, sampling_rate: float, alpha: float)
     >>> 0.999e-3 < sampled_pure_rdp(0.1, epsilon, 8.0) <= 1e-3
     True
     """
-    divergence = check_range("divergence", divergence, 0.0)
-    if divergence in (0.0, math.inf):
-        return divergence
-    low, high = divergence, 2.0 * divergence  # the divergence does not exceed the guarantee
-    while sampled_pure_rdp(sampling_rate, high, alpha) <= divergence:
-        high *= 2.0
-    exceeds = smallest_true(lambda value: sampled_pure_rdp(sampling_rate, value, alpha) > divergence, low, high, 1e-10)
-    return exceeds * (1.0 - 1e-9)
+    return _largest_within(lambda value: sampled_pure_rdp(sampling_rate, value, alpha), divergence)
 
 
 @lru_cache(maxsize=1024)
@@ -380,12 +374,15 @@ def bounded_range_at_order(divergence: float, alpha: float) -> float:
     >>> round(bounded_range_at_order(0.635459399, 8.0), 6)
     1.0
     """
+    return _largest_within(lambda value: bounded_range_rdp(value, alpha), divergence)
+
+
+def _largest_within(curve: Callable[[float], float], divergence: float) -> float:
+    """Largest guarantee at which a curve that never exceeds the guarantee itself stays within a divergence."""
     divergence = check_range("divergence", divergence, 0.0)
-    alpha = check_range("alpha", alpha, 1.0, open_low=True)
     if divergence in (0.0, math.inf):
         return divergence
-    # the divergence does not exceed the range itself
     low, high = divergence, 2.0 * divergence
-    while bounded_range_rdp(high, alpha) <= divergence:
+    while curve(high) <= divergence:
         high *= 2.0
-    return smallest_true(lambda value: bounded_range_rdp(value, alpha) > divergence, low, high) * (1.0 - _MARGIN)
+    return smallest_true(lambda value: curve(value) > divergence, low, high) * (1.0 - _MARGIN)

@@ -53,12 +53,17 @@ class CurveFilter:
         position = self.budget.orders.index(order)
         return max(0.0, self.budget.values[position] - math.fsum(self._charges[position]))
 
+    def _first_short(self, cost: Cost) -> int | None:
+        """Return the position of the first order at which a cost does not fit."""
+        budgets = zip(self.budget.values, self._charges, self._divergences(cost), strict=True)
+        for position, (budget, charges, charge) in enumerate(budgets):
+            if not (math.isinf(budget) or math.fsum([*charges, charge]) <= budget * (1.0 - _SLACK)):
+                return position
+        return None
+
     def can_take(self, cost: Cost) -> bool:
         """Whether :meth:`take` would accept a cost; nothing is recorded."""
-        return all(
-            math.isinf(budget) or math.fsum([*charges, charge]) <= budget * (1.0 - _SLACK)
-            for budget, charges, charge in zip(self.budget.values, self._charges, self._divergences(cost), strict=True)
-        )
+        return self._first_short(cost) is None
 
     def take(self, cost: Cost) -> None:
         """Charge a step, before its noise is drawn.
@@ -73,17 +78,12 @@ class CurveFilter:
         FilterRefusal
             If some order has too little left. Nothing changes then.
         """
-        if not self.can_take(cost):
-            short = [
-                (order, charge)
-                for order, charge in zip(self.budget.orders, self._divergences(cost), strict=True)
-                if charge > self.remaining(order)
-            ]
-            order, charge = short[0] if short else (self.budget.orders[0], self._divergences(cost)[0])
+        short = self._first_short(cost)
+        if short is not None:
+            order, charge = self.budget.orders[short], self._divergences(cost)[short]
+            left = self.remaining(order)
             raise FilterRefusal(
-                f"{cost!r} costs {charge:g} at order {order:g}, and {self.remaining(order):g} is left there",
-                charge,
-                self.remaining(order),
+                f"{cost!r} costs {charge:g} at order {order:g}, and {left:g} is left there", charge, left
             )
         for charges, charge in zip(self._charges, self._divergences(cost), strict=True):
             charges.append(charge)

@@ -37,7 +37,7 @@ from dpskl.mechanisms.sensitivity import contributions, rounding_allowance
 from dpskl.path import Path
 from dpskl.problem import Problem
 
-__all__ = ["BacktrackingSearch", "loss_range"]
+__all__ = ["BacktrackingSearch", "RaySearch", "loss_range"]
 
 Array = np.ndarray[Any, Any]
 
@@ -47,14 +47,28 @@ _CHUNK = 4
 _LARGEST_REACH = 1e30
 
 
-def loss_range(mechanism: BacktrackingSearch | Any, weights: Array, direction: Array, longest_step: float) -> float:
+class RaySearch(Mechanism):
+    """A question about the clipped losses along a ray; subclasses are dataclasses with these fields."""
+
+    objective_clip: float
+    slope_bound: float
+    row_norm: float
+    neighbours: str
+    n_samples: int
+    n_features: int
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest range: that of a long ray."""
+        return self.objective_clip * contributions(self.neighbours)
+
+
+def loss_range(mechanism: RaySearch, weights: Array, direction: Array, longest_step: float) -> float:
     """Return the length of the interval in which one record's loss moves along a ray, times the records that differ.
 
     Parameters
     ----------
-    mechanism : Mechanism
-        With ``objective_clip``, ``slope_bound`` (largest norm of a loss gradient in the scores), ``row_norm``,
-        ``neighbours``, ``n_samples`` and ``n_features``.
+    mechanism : RaySearch
     weights, direction : ndarray
         Released values.
     longest_step : float
@@ -87,7 +101,7 @@ def loss_range(mechanism: BacktrackingSearch | Any, weights: Array, direction: A
 
 
 @dataclass(frozen=True)
-class BacktrackingSearch(Mechanism):
+class BacktrackingSearch(RaySearch):
     """Release the first step that meets its demand, or ``None``.
 
     Parameters
@@ -127,11 +141,6 @@ class BacktrackingSearch(Mechanism):
 
     name = "noisy backtracking line search on clipped losses"
     theorem = "AboveThreshold, range form: first success of queries that a record moves within one interval"
-
-    @property
-    def sensitivity(self) -> float:
-        """Largest range: that of a long ray."""
-        return self.objective_clip * contributions(self.neighbours)
 
     @property
     def noise_scale(self) -> float:

@@ -79,7 +79,9 @@ class ProximalSampling(_GaussianDraw):
     rounding : float
         What rounding of all keep probabilities adds to epsilon, all outputs together.
 
-    Notes ----- Each step contracts the Kullback-Leibler divergence from ``pi``, proportional to ``exp(-beta J)``, by
+    Notes
+    -----
+    Each step contracts the Kullback-Leibler divergence from ``pi``, proportional to ``exp(-beta J)``, by
     ``(1 + m h)^-2`` with ``m = beta ridge`` (Lee, Shen & Tian 2021; Chen, Chewi, Salim & Wibisono 2022, theorem 3);
     ``m`` holds on every data set because the ridge is part of ``J``. The start ``N(x, I / (1.01 M))``, ``M = beta (n
     B + ridge)`` and ``x`` within ``e`` of the mode, has a divergence of at most ``(p / 2) log(1.01 M / m) + 51 M
@@ -217,7 +219,9 @@ class MetropolisSampling(_GaussianDraw):
     n_steps : int
         For each output.
 
-    Notes ----- The stationary law is that of the exact draw and costs ``mu``. After finitely many steps the law is
+    Notes
+    -----
+    The stationary law is that of the exact draw and costs ``mu``. After finitely many steps the law is
     only close to it, and how close is not proved: the cost is *conditional on exact sampling*, and whoever states it
     must say so.
     """

@@ -248,7 +248,9 @@ class RejectionSampling(ExponentialSampling):
     record_range : float
         ``phi(-m) - phi(m)`` at ``m = row_norm radius``: on the ball every margin lies in ``[-m, m]``.
 
-    Notes ----- One record changes the log density by ``beta`` times its loss and a constant; the penalty is the same
+    Notes
+    -----
+    One record changes the log density by ``beta`` times its loss and a constant; the penalty is the same
     on all data sets. So the privacy loss lies in an interval of length ``c K beta record_range`` (``c = 1``
     contribution for add_remove, 2 for replace_one, ``K`` outputs): the draw is bounded-range and pure DP with this
     epsilon (McSherry & Talwar 2007; Dong, Durfee & Rogers 2020), four times the inverse temperature of the usual

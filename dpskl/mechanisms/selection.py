@@ -30,10 +30,9 @@ the heavy one is needed: with ``m`` equal scores, raising one of them loses ``(m
 **Floats.** The noise is as fine near 0 as far out (see :mod:`~dpskl.mechanisms.noise`), and no low bit is released,
 only an index, so there is no release grid and nothing is permuted. Adding the noise rounds each noisy score once
 more, by at most 2^-53 of the sum and of the noise; :func:`selection_spread` holds the former, and the latter is below
-1e-13 of a noise scale. Ties, of probability near 0 unless
-there is no noise, go to the lowest index. Both tails of a noise variable end at a probability of 2.7e-20, so a
-candidate more than 48 noise scales behind cannot be drawn: this adds at most 1e-19 for each candidate to delta, also
-where delta is stated as 0.
+1e-13 of a noise scale. Ties, of probability near 0 unless there is no noise, go to the lowest index. Both tails of a
+noise variable end at a probability of 2.7e-20, so a candidate more than 48 noise scales behind cannot be drawn: this
+adds at most 1e-19 for each candidate to delta, also where delta is stated as 0.
 """
 
 from __future__ import annotations

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 
 from dpskl.accounting import Cost
-from dpskl.mechanisms.above_threshold import loss_range
-from dpskl.mechanisms.base import Mechanism
+from dpskl.mechanisms.above_threshold import RaySearch, loss_range
 from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.selection import penalty_rounding, select_smallest, selection_cost
-from dpskl.mechanisms.sensitivity import contributions
 from dpskl.path import Path
 from dpskl.problem import Problem
 
@@ -22,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class StepSelection(Mechanism):
+class StepSelection(RaySearch):
     """Release the index of a step with a small sum of clipped losses.
 
     Parameters
@@ -59,11 +57,6 @@ class StepSelection(Mechanism):
 
     name = "choice of a step by clipped losses"
     theorem = "exponential mechanism of bounded range (Dong, Durfee & Rogers 2020)"
-
-    @property
-    def sensitivity(self) -> float:
-        """Largest change of a difference of scores: that along a long ray."""
-        return self.objective_clip * contributions(self.neighbours)
 
     @property
     def noise_scale(self) -> float:

@@ -39,7 +39,6 @@ _RULES = ("never", "always", "adaptive")
 class Settings:
     """What a descent needs besides its budget; steps are for the mean of the losses."""
 
-    n_samples: int
     largest_step: float
     max_updates: int
     gradient: GaussianGradient
@@ -98,7 +97,6 @@ class Backtracking(Solver):
             time = balanced_time(facts, total_mu) * (1 - self.momentum)
             largest_step = min(_LARGEST_STEP / smoothness, time / self.n_updates)
         return Settings(
-            n_samples=facts.n_samples,
             largest_step=largest_step,
             max_updates=self.n_updates if gradient_mu == inf else 10 * self.n_updates,
             gradient=GaussianGradient(clip_norm, gradient_mu, facts.neighbours, facts.n_samples, facts.n_features),
@@ -187,7 +185,7 @@ class Descent:
 
     def direction(self, gradient: Array) -> tuple[Array, Array]:
         """Return the direction of the search and the gradient of the mean objective."""
-        slope = (gradient + self.ridge * self.log.weights) / self.settings.n_samples
+        slope = (gradient + self.ridge * self.log.weights) / self.settings.gradient.n_samples
         direction = self.solver.momentum * self.velocity + slope
         # momentum that leads uphill is dropped
         return (direction if (direction * slope).sum() > 0 else slope), slope
@@ -196,7 +194,7 @@ class Descent:
         """Ask for the first step that meets the condition of Armijo; the penalty is public and needs no question."""
         weights = self.log.weights
         penalty = self.ridge * (steps * (weights * direction).sum() - steps**2 * (direction**2).sum() / 2)
-        demands = self.solver.alpha * steps * self.settings.n_samples * (direction * slope).sum() - penalty
+        demands = self.solver.alpha * steps * self.settings.gradient.n_samples * (direction * slope).sum() - penalty
         return self.ask_search(weights, direction, steps, demands)
 
     def ask_search(self, weights: Array, direction: Array, steps: Array, demands: Array) -> int | None:

@@ -17,8 +17,13 @@ def check_number(
         return
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not (is_number and (low < value < high or (closed and value == low))):
-        limits = f"{'at least' if closed else 'above'} {low:g}" + (f" and below {high:g}" if high < inf else "")
-        raise ValueError(f"{name}={value!r} must be {'None or ' if optional else ''}a finite number {limits}")
+        if high < inf:
+            wanted = f"a number in {'[' if closed else '('}{low:g}, {high:g})"
+        elif closed:
+            wanted = f"a finite number of at least {low:g}"
+        else:
+            wanted = "a positive finite number" if low == 0 else f"a finite number above {low:g}"
+        raise ValueError(f"{name}={value!r} must be {'None or ' if optional else ''}{wanted}")
 
 
 def check_count(name: str, value: Any, low: int = 1, high: int | None = None, *, optional: bool = False) -> None:
@@ -34,4 +39,5 @@ def check_count(name: str, value: Any, low: int = 1, high: int | None = None, *,
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     """Raise unless ``value`` is one of the words."""
     if not (isinstance(value, str) and value in choices):
-        raise ValueError(f"{name}={value!r} must be {' or '.join(map(repr, choices))}")
+        listed = " or ".join(map(repr, choices)) if len(choices) < 3 else f"one of {', '.join(map(repr, choices))}"
+        raise ValueError(f"{name}={value!r} must be {listed}")

@@ -35,7 +35,6 @@ _FAILURES = 60  # measurements of one gradient; without noise nothing else ends 
 
 @dataclass(frozen=True)
 class _Settings:
-    n_samples: int
     max_step: float
     max_updates: int
 
@@ -139,7 +138,7 @@ class AdaptiveGD(Solver):
         )
         questions = ((gradient, self.n_updates), (choice, self.n_updates))
         max_step = _MAX_MARGIN / facts.row_norm if self.max_step is None else self.max_step
-        settings = _Settings(facts.n_samples, max_step, self.n_updates if epsilon == inf else 10 * self.n_updates)
+        settings = _Settings(max_step, self.n_updates if epsilon == inf else 10 * self.n_updates)
         budget = budget_curve(order, [(question.cost, count) for question, count in questions])
         return Plan(questions, 1 / facts.C, settings, budget=budget, along_path=True)
 

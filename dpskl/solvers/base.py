@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import hypot
 from typing import Any, ClassVar
 
@@ -109,7 +109,11 @@ class Plan:
 
     def describe(self) -> tuple[ReleasePart, ...]:
         """Return the lines of the privacy guarantee."""
-        return tuple(mechanism.describe(count) for mechanism, count in self.questions)
+        parts = tuple(mechanism.describe(count) for mechanism, count in self.questions)
+        if self.budget is None:
+            return parts
+        note = ", planned; number and noise are chosen at run time within the budget"
+        return tuple(replace(part, mechanism=part.mechanism + note) for part in parts)
 
 
 @dataclass(frozen=True)

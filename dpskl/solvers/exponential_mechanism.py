@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import ceil, exp, inf, isinf, log, sqrt
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from dpskl.mechanisms.exponential_chains import calibrate_metropolis, calibrate_
 from dpskl.mechanisms.exponential_sampling import RejectionSampling, calibrate_rejection
 from dpskl.mechanisms.hidden_descent import HiddenDescent
 from dpskl.mechanisms.sensitivity import contributions
+from dpskl.solvers._checks import check_choice, check_count, check_number
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver
 
 __all__ = ["ExponentialMechanism"]
@@ -223,8 +223,7 @@ class ExponentialMechanism(Solver):
         return Outcome(curator.ask(question), 1)
 
     def _check_parameters(self) -> None:
-        if self.sampler not in _SAMPLERS:
-            raise ValueError(f"sampler={self.sampler!r} must be one of {', '.join(map(repr, _SAMPLERS))}")
+        check_choice("sampler", self.sampler, _SAMPLERS)
         if not isinstance(self.certified, bool):
             raise ValueError(f"certified={self.certified!r} must be True or False")
         if self.certified == (self.sampler == "mala"):
@@ -236,13 +235,8 @@ class ExponentialMechanism(Solver):
             )
             raise ValueError(f"certified={self.certified} with sampler={self.sampler!r}: {remedy}")
         for name in ("radius", "ridge"):
-            value = getattr(self, name)
-            is_positive = isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < inf
-            if not (value is None or is_positive):
-                raise ValueError(f"{name}={value!r} must be None or a positive finite number")
-        is_count = isinstance(self.max_iter, Integral) and not isinstance(self.max_iter, bool)
-        if not (self.max_iter is None or (is_count and self.max_iter >= 1)):
-            raise ValueError(f"max_iter={self.max_iter!r} must be None or a whole number of at least 1")
+            check_number(name, getattr(self, name), optional=True)
+        check_count("max_iter", self.max_iter, optional=True)
         if self.radius is not None and self.sampler in ("proximal", "mala"):
             raise ValueError(
                 f"radius={self.radius!r}: sampler={self.sampler!r} has no ball, since its proof needs the mode "

@@ -40,8 +40,7 @@ def effective_clip(clip_norm: float | None, largest: float, facts: PublicFacts, 
     """
     if clip_norm is not None:
         return min(clip_norm, largest)
-    signal = mu * facts.n_samples / (contributions(facts.neighbours) * facts.n_weights * facts.n_outputs)
-    return largest * min(1.0, max(_CLIP_SHARE, signal / _CLIP_SIGNAL))
+    return largest * min(1.0, max(_CLIP_SHARE, _signal(facts, mu) / _CLIP_SIGNAL))
 
 
 def balanced_time(facts: PublicFacts, mu: float) -> float:
@@ -49,8 +48,12 @@ def balanced_time(facts: PublicFacts, mu: float) -> float:
 
     The noise along the path grows with ``p time / (mu n)`` relative to the signal, ``p`` the number of weights.
     """
-    size = facts.n_weights * facts.n_outputs * facts.row_norm**2
-    return _TIME * mu / contributions(facts.neighbours) * facts.n_samples / size
+    return _TIME * _signal(facts, mu) / facts.row_norm**2
+
+
+def _signal(facts: PublicFacts, mu: float) -> float:
+    """Return ``mu n / p``, halved for replace_one: how far the records together stand above the noise of one weight."""
+    return mu * facts.n_samples / (contributions(facts.neighbours) * facts.n_weights * facts.n_outputs)
 
 
 @dataclass(frozen=True)

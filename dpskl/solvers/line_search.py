@@ -210,9 +210,9 @@ class BacktrackingSGD(Backtracking):
     *Of the paper:* what :class:`BacktrackingGD` lists, ``q`` and ``zeta``. *Not as in the paper:* it amplifies gradient
     and search separately, which is true only if they read different samples; ours do. It asks one gradient of budget
     ``rho`` and raises that to ``(1 + xi) rho``; a pool needs equal questions, so ours is a mean of parts, of which
-    there may be more. Its initial budget ``epsilon / 100`` for each update is read as the budget after amplification.
+    there may be more. Its initial budget, ``epsilon / 100`` for each update, is replaced by the division of the whole.
 
-    ``history_`` is that of :class:`BacktrackingGD`, ``gradient_level`` and ``measurements`` counting parts.
+    ``history_`` is that of :class:`BacktrackingGD`, ``gradient_level`` being the number of parts in a gradient.
 
     References
     ----------
@@ -296,7 +296,7 @@ class BacktrackingSGD(Backtracking):
         (gradient, n_parts), (search, n_searches) = plan.questions
         assert isinstance(gradient, PoissonSample)
         assert isinstance(search, PoissonSample)
-        meter = SampledMeter(gradient, max(1, round(1 / self.xi)), n_parts)
+        meter = SampledMeter(gradient, n_parts // n_searches, n_parts)
         return _SampledDescent(self, plan, curator, meter, search, n_searches).run()
 
 

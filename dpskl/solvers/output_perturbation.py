@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, inf, isinf, log, sqrt
-from numbers import Integral, Real
-from typing import Any
+from math import ceil, isinf, log, sqrt
 
 import numpy as np
 
@@ -14,6 +12,7 @@ from dpskl.losses import HuberHinge, Loss, MarginLoss
 from dpskl.mechanisms.perturbed_output import PerturbedOutput
 from dpskl.mechanisms.sensitivity import contributions
 from dpskl.mechanisms.stable_training import ExactMinimum, FullGradientDescent, PermutedSGD, StableTraining
+from dpskl.solvers._checks import check_choice, check_count, check_number
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver
 
 __all__ = ["OutputPerturbation"]
@@ -164,22 +163,13 @@ class OutputPerturbation(Solver):
         return PermutedSGD(*common, batch_size=batch_size, n_passes=passes, step=self.step_size)
 
     def _check_parameters(self) -> None:
-        if not isinstance(self.method, str) or self.method not in ("exact", "gd", "psgd"):
-            raise ValueError(f"method={self.method!r} must be 'exact', 'gd' or 'psgd'")
+        check_choice("method", self.method, ("exact", "gd", "psgd"))
         used = {"exact": (), "gd": ("max_iter", "step_size"), "psgd": ("max_iter", "step_size", "batch_size")}
         for name in ("max_iter", "step_size", "batch_size"):
             value = getattr(self, name)
             if value is not None and name not in used[self.method]:
                 raise ValueError(f"{name}={value!r} has no meaning for method={self.method!r}; leave it at None")
         for name in ("max_iter", "batch_size"):
-            value = getattr(self, name)
-            if not (value is None or (_is_number(value, Integral) and value >= 1)):
-                raise ValueError(f"{name}={value!r} must be None or a whole number of at least 1")
-        if not (self.step_size is None or (_is_number(self.step_size, Real) and 0 < self.step_size < inf)):
-            raise ValueError(f"step_size={self.step_size!r} must be None or a positive finite number")
-        if not (self.min_ridge is None or (_is_number(self.min_ridge, Real) and 0 <= self.min_ridge < inf)):
-            raise ValueError(f"min_ridge={self.min_ridge!r} must be None or a finite number of at least 0")
-
-
-def _is_number(value: Any, kind: type) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
+            check_count(name, getattr(self, name), optional=True)
+        check_number("step_size", self.step_size, optional=True)
+        check_number("min_ridge", self.min_ridge, closed=True, optional=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, isinf, log, sqrt
-from numbers import Integral, Real
+from math import isinf, log, sqrt
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from dpskl.curator import Curator
 from dpskl.mechanisms.coordinate_selection import CoordinateSelection
 from dpskl.mechanisms.population_selection import PopulationSelection
 from dpskl.mechanisms.sensitivity import contributions
+from dpskl.solvers._checks import check_count, check_number
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver
 
 __all__ = ["PrivGene"]
@@ -178,26 +178,13 @@ class PrivGene(Solver):
         return Outcome(population[best].reshape(zeros.shape), len(schedule.steps))
 
     def _check_parameters(self) -> None:
-        def is_count(value: Any, least: int) -> bool:
-            return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
-
-        def is_positive(value: Any) -> bool:
-            return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < inf
-
-        if not (self.max_iter is None or is_count(self.max_iter, 1)):
-            raise ValueError(f"max_iter={self.max_iter!r} must be None or a whole number of at least 1")
+        check_count("max_iter", self.max_iter, optional=True)
         for name in ("step_size", "final_step_size", "clip"):
-            value = getattr(self, name)
-            if not (value is None or is_positive(value)):
-                raise ValueError(f"{name}={value!r} must be None or a positive finite number")
+            check_number(name, getattr(self, name), optional=True)
+        check_count("population", self.population, 2, optional=True)
         if self.population is None:
             return
-        if not is_count(self.population, 2):
-            raise ValueError(f"population={self.population!r} must be None or a whole number of at least 2")
-        if not (is_count(self.parents, 1) and self.parents <= self.population):
-            raise ValueError(
-                f"parents={self.parents!r} must be a whole number between 1 and population={self.population}"
-            )
+        check_count("parents", self.parents, 1, self.population)
         if self.max_iter == 1:
             raise ValueError("max_iter=1 leaves a population without parents; choose at least 2")
 

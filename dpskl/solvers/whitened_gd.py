@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import log, sqrt
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,8 @@ from dpskl.losses import Logistic
 from dpskl.mechanisms.second_moment import SecondMoment
 from dpskl.mechanisms.sensitivity import contributions
 from dpskl.mechanisms.whitened_gradient import WhitenedGradient, Whitener, whitener_condition
-from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver
+from dpskl.solvers._checks import check_choice, check_count
+from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, refuse_pure
 
 __all__ = ["WhitenedGD"]
 
@@ -30,8 +30,8 @@ _LARGEST_DIMENSION = 1000
 # Ridge of the whitener as a multiple of the norm of the noise in the second moment, and its least value where there is
 # little noise: one-hot rows are rank deficient. Both relative to the squared row norm, the second times 1 / D.
 _NOISE_SHARE = 0.25
-_LEAST_PENALTY = 1e-300  # its inverse is the effective C
 _LEAST_RIDGE = 1e-6
+_LEAST_PENALTY = 1e-300  # its inverse is the effective C
 _MOMENTUM = 0.75
 # A budget far from rounding: the squares of all mu must not sum to more than that of the budget.
 _SAFE = 1 - 1e-12
@@ -150,11 +150,7 @@ class WhitenedGD(Solver):
 
     def plan(self, facts: PublicFacts, epsilon: float, delta: float) -> Plan:
         self._check_parameters()
-        if delta == 0:
-            raise ValueError(
-                f"delta=0 asks for pure differential privacy, which the Gaussian noise of solver={self.name!r} "
-                "cannot give; choose a delta far below 1/n, or a smooth loss and solver='objective_perturbation'"
-            )
+        refuse_pure(self.name, delta)
         mu = gaussian_mu(epsilon, delta) * _SAFE
         is_full = self._is_full(facts, mu)
         share = _SHARE_FULL if is_full else _SHARE_DIAGONAL
@@ -213,8 +209,5 @@ class WhitenedGD(Solver):
         return Outcome(whitener.to_weights(total / (n_steps - n_steps // 2)), n_steps)
 
     def _check_parameters(self) -> None:
-        is_count = isinstance(self.max_iter, Integral) and not isinstance(self.max_iter, bool)
-        if not (is_count and self.max_iter >= 1):
-            raise ValueError(f"max_iter={self.max_iter!r} must be a whole number of at least 1")
-        if self.whitening not in ("auto", "full", "diagonal"):
-            raise ValueError(f"whitening={self.whitening!r} must be 'auto', 'full' or 'diagonal'")
+        check_count("max_iter", self.max_iter)
+        check_choice("whitening", self.whitening, ("auto", "full", "diagonal"))
