@@ -51,7 +51,7 @@ class Result:
     """The finished cells by place and solver."""
 
     def __init__(self, documents: list[dict[str, Any]]) -> None:
-        self.protocol = documents[0]["protocol"]
+        self.delta = documents[0]["protocol"]["delta"]
         self.cells = {
             (Place(cell["data"], cell["model"], cell["epsilon"]), cell.get("label") or cell["solver"]): cell
             for document in documents
@@ -82,10 +82,10 @@ class Result:
 def report(*documents: dict[str, Any]) -> str:
     """Return all tables of one or several results as Markdown; a later one replaces the cells of an earlier one."""
     result = Result(list(documents))
-    p = result.protocol
+    fits = sorted({len(cell["fits"]) for cell in result.cells.values() if cell["fits"]})
     parts = [
-        f"Test accuracy in percent, untuned defaults, delta = {p['delta']:g}; {p['folds']} folds x "
-        f"{p['repeats']} splits = {p['folds'] * p['repeats']} fits a cell. In brackets the standard error, "
+        f"Test accuracy in percent, untuned defaults, delta = {result.delta:g}; {' or '.join(map(str, fits))} fits a "
+        "cell, on stratified folds. In brackets the standard error, "
         "fits taken as independent although they share records. Differences are ours minus theirs.",
         _accuracy_table(result),
         _loss_table(result),
