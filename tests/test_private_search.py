@@ -287,3 +287,11 @@ def test_it_predicts_travels_and_takes_sparse_rows():
     assert search.best_estimator_.random_state is None
     with pytest.raises(ValueError, match="features"):
         search.predict(X[:, :2])
+
+
+def test_the_guarantee_states_the_budget_that_was_asked_for_and_costs_no_less():
+    X, y = data()
+    search = PrivateSearchCV(model(), {"C": [0.1, 1.0]}, mean_trials=3, epsilon=2.0, delta=1e-6).fit(X, y)
+    guarantee = search.privacy_guarantee_
+    assert (guarantee.epsilon, guarantee.delta) == (2.0, 1e-6)
+    assert 0.99 * guarantee.epsilon <= guarantee.cost.epsilon(guarantee.delta) <= guarantee.epsilon

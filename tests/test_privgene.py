@@ -441,3 +441,16 @@ def test_a_short_row_moved_far_does_not_spoil_a_sum(neighbours):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert np.isfinite(coordinate_changes(problem, weights, 1000.0, 0.001)).all()
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace_one"])
+def test_noise_within_a_population_is_that_of_its_radius(neighbours):
+    """Each of two weights moves by 3 in opposite ways: the radius is 3, and changes are counted up to 3 clip."""
+    problem = Problem(np.ones((5, 1)), np.ones(5), Logistic(), data_norm=1.0)
+    noise = RecordingNoise()
+    question = PopulationSelection(0.25, 1, 0.5, "gumbel", neighbours, 5, 1)
+    question.release(problem, np.array([[[3.0]], [[-3.0]]]), 0.0, noise)
+    changed = 1 if neighbours == "add_remove" else 2
+    ((kind, scale),) = noise.draws
+    assert kind == "gumbel"
+    assert scale == pytest.approx(changed * 2 * 3 * 0.25 / 0.5, rel=1e-9)

@@ -276,3 +276,13 @@ def test_registry():
     assert make_solver(configured, Logistic()) is configured
     with pytest.raises(ValueError, match="'gd'"):
         make_solver("gradient", Logistic())
+
+
+@pytest.mark.parametrize("name", solver_names(Logistic()))
+def test_the_guarantee_repeats_the_numbers_of_its_mechanisms(name):
+    plan = make_solver(name, Logistic()).plan(facts(), 1.0, 1e-6)
+    for (mechanism, count), part in zip(plan.questions, plan.describe(), strict=True):
+        assert (part.sensitivity, part.noise) == (mechanism.sensitivity, mechanism.noise_scale)
+        assert (part.cost, part.count, part.theorem) == (mechanism.cost, count, mechanism.theorem)
+        assert part.mechanism.startswith(mechanism.name)
+        assert ("at run time" in part.mechanism) == (plan.budget is not None)
