@@ -17,6 +17,7 @@ from common import ROOT, read_results
 SECTIONS = {
     "accuracy": ("Accuracy", accuracy_tables.report),
     "speed": ("Speed", speed.report),
+    "privgene_speed": ("Speed of PrivGene", speed.report),
     "ablation": ("Ablation of the rules behind the defaults", ablation_tables.report),
 }
 TARGET = ROOT / "benchmarks" / "RESULTS.md"

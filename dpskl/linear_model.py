@@ -81,7 +81,7 @@ class DPLogisticRegression(PrivateLinearClassifier):
 
     Binary, or multinomial with a softmax (solvers whose proof asks for it use one-vs-rest instead).
 """
-        + _PARAMETERS.format(default_solver="auto", extra="")
+        + _PARAMETERS.format(extra="")
         + """
     See Also
     --------
@@ -176,7 +176,6 @@ class DPHuberSVC(PrivateLinearClassifier):
     More than two classes are trained one-vs-rest, jointly where the solver has a joint guarantee.
 """
         + _PARAMETERS.format(
-            default_solver="auto",
             extra="""    h : float, default=0.5
         Half-width of the parabola that replaces the kink, in units of the margin.
 """,
