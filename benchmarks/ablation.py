@@ -16,7 +16,7 @@ from typing import Any
 
 import threadpoolctl
 from ablation_tables import report
-from common import TITLES, add_common_options, available, describe_run, write_result
+from common import SETS, TITLES, add_common_options, available, describe_run, write_result
 from fits import DELTA, MODELS, Cell, Protocol, constant, run_cells
 
 from dpskl.losses import Logistic
@@ -87,7 +87,7 @@ RULES = {
         constant=f"{_OBJECTIVE}._SHARE",
     ),
     "whitening": Rule(
-        "Second moment (None: the rule)", "whitened_gd", (None, "full", "diagonal"), parameter="whitening"
+        "Second moment (auto: the rule)", "whitened_gd", ("auto", "full", "diagonal"), parameter="whitening"
     ),
     "moment_share": Rule(
         "Share of mu^2 for the second moment",
@@ -126,8 +126,8 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     choices = ("line_search", *RULES, *LINE_SEARCH)
     parser.add_argument("--rules", nargs="+", choices=choices, default=tuple(RULES))
-    parser.add_argument("--data", nargs="+", choices=tuple(TITLES), default=tuple(TITLES))
-    parser.add_argument("--models", nargs="+", choices=tuple(MODELS), default=tuple(MODELS))
+    parser.add_argument("--data", nargs="+", choices=tuple(TITLES), default=SETS)
+    parser.add_argument("--models", nargs="+", choices=tuple(MODELS), default=("logistic", "svm"))
     parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
     parser.add_argument("--folds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=1)

@@ -12,7 +12,7 @@ import json
 import matplotlib
 import numpy as np
 from common import RESULTS, mean_and_error
-from fits import accuracies
+from fits import figures_of
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -32,7 +32,7 @@ def main() -> None:
             points = []
             for entry in rule["values"]:
                 fits = [cell for i in entry["cells"] if (cell := cells[i])["epsilon"] == epsilon]
-                points.append(mean_and_error([value for cell in fits for value in accuracies(cell)]))
+                points.append(mean_and_error([value for cell in fits for value in figures_of(cell)]))
             means, errors = np.array(points).T
             panel.errorbar(labels, means, errors, color=color, marker="o", capsize=3, label=f"epsilon = {epsilon:g}")
         panel.set(title=f"{rule['title']} ({rule['solver']})")

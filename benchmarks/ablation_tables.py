@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from common import TITLES, markdown
-from fits import accuracies
+from fits import figures_of
 
 
 def report(*documents: dict[str, Any]) -> str:
@@ -55,13 +55,13 @@ def _rule_table(rule: dict[str, Any], cells: list[dict[str, Any]]) -> str:
 
 
 def _means(cells: list[dict[str, Any]]) -> str:
-    return " / ".join(f"{np.mean(accuracies(cell)):.2f}" if cell["fits"] else "failed" for cell in cells)
+    return " / ".join(f"{np.mean(figures_of(cell)):.2f}" if cell["fits"] else "failed" for cell in cells)
 
 
 def _difference(mine: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> str:
     """Return the mean over cells of the paired differences, and its standard error."""
     pairs = [
-        np.subtract(accuracies(a), accuracies(b)) for a, b in zip(mine, theirs, strict=True) if a["fits"] and b["fits"]
+        np.subtract(figures_of(a), figures_of(b)) for a, b in zip(mine, theirs, strict=True) if a["fits"] and b["fits"]
     ]
     if not pairs:
         return "failed"

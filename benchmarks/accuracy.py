@@ -15,7 +15,7 @@ from itertools import product
 
 import threadpoolctl
 from accuracy_tables import report
-from common import TITLES, add_common_options, available, describe_run, write_result
+from common import SETS, TITLES, add_common_options, available, describe_run, write_result
 from fits import BASELINES, DELTA, MODELS, Cell, Protocol, run_cells
 
 from dpskl.solvers import solver_names
@@ -45,7 +45,7 @@ VARIANTS = {  # label: solver, parameters, delta
 def parse() -> argparse.Namespace:
     """Return the options."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", nargs="+", choices=tuple(TITLES), default=tuple(TITLES))
+    parser.add_argument("--data", nargs="+", choices=tuple(TITLES), default=SETS)
     parser.add_argument("--models", nargs="+", choices=tuple(MODELS), default=tuple(MODELS))
     parser.add_argument("--solvers", nargs="+", choices=[*solver_names(), *VARIANTS, *BASELINES], default=SOLVERS)
     parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
@@ -75,7 +75,7 @@ def main() -> None:
     for data, label, model, epsilon in product(names, options.solvers, options.models, options.epsilons):
         solver, parameters, delta = VARIANTS.get(label, (label, (), DELTA))
         is_refused = solver not in (*solver_names(MODELS[model][1]), *BASELINES)
-        if not (is_refused or (solver, model) == ("lbfgs", "svm")):
+        if not is_refused and (solver != "lbfgs" or model == "logistic"):
             cells.append(Cell(data, model, solver, epsilon, parameters, label=label, delta=delta))
     document = {
         "run": run,

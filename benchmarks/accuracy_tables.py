@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from common import TITLES, markdown, mean_and_error
-from fits import BASELINES, accuracies
+from fits import BASELINES, figures_of
 
 LARGE_GAP = 0.3
 YARDSTICKS = json.loads(Path(__file__).with_name("yardsticks.json").read_text())
@@ -64,7 +64,7 @@ class Result:
     def ours(self, place: Place, solver: str) -> Ours | None:
         """Return what a solver reached, or None where it failed or was not run."""
         cell = self.cells.get((place, solver))
-        values = accuracies(cell) if cell else []
+        values = figures_of(cell) if cell else []
         return Ours(*mean_and_error(values), len(values), solver) if values else None
 
     def train_loss(self, place: Place, solver: str) -> tuple[float, float] | None:

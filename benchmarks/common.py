@@ -21,12 +21,26 @@ import numpy as np
 import scipy
 import sklearn
 import threadpoolctl
+from made_sets import MADE_SETS, MADE_TITLES
 
 import dpskl
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-TITLES = {"adult": "Adult", "bank": "Bank", "ipums_br": "IPUMS-BR", "acs_national": "ACS"}
+SETS = ("adult", "bank", "ipums_br", "acs_national")  # those of the accuracy tables
+TITLES = {
+    "adult": "Adult",
+    "bank": "Bank",
+    "ipums_br": "IPUMS-BR",
+    "acs_national": "ACS",
+    "bank_raw": "Bank, raw",
+    "spambase": "Spambase",
+    "w8a": "w8a",
+    "kddcup99": "KDD Cup 99",
+    "imdb_2000": "IMDB, 2,000 words",
+    "imdb": "IMDB, 20,000 words",
+    **MADE_TITLES,
+}
 
 # -- data ---------------------------------------------------------------------------------------------
 
@@ -50,7 +64,16 @@ def _loader() -> Any:
 
 @lru_cache(maxsize=8)
 def load(name: str) -> tuple[Any, Any]:
-    """Return ``(X, y)`` with features in [0, 1], one-hot, and labels -1 and +1; read once in each process."""
+    """Return ``(X, y)`` with features in [0, 1], one-hot, and labels -1 and +1; read once in each process.
+
+    Sets of many columns are CSR; ``imdb_2000`` has the first 2,000 of the columns of ``imdb``, the commonest words.
+    What ``made_sets.py`` makes needs no file.
+    """
+    if name in MADE_SETS:
+        return MADE_SETS[name]()
+    if name == "imdb_2000":
+        X, y = load("imdb")
+        return X[:, :2000], y
     return _loader().load_paper(name)
 
 

@@ -15,19 +15,26 @@ from unittest import mock
 
 import joblib
 import numpy as np
+import scipy.sparse as sp
 import threadpoolctl
 from common import load, mean_and_error
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.model_selection import StratifiedKFold
+from whitening_variants import variant
 
-from dpskl import DPHuberSVC, DPLogisticRegression, NoPrivacyWarning
+from dpskl import DPHuberSVC, DPLinearSVC, DPLogisticRegression, NoPrivacyWarning
 from dpskl.dummy import PrivateMajority
-from dpskl.losses import HuberHinge, Logistic
+from dpskl.losses import Hinge, HuberHinge, Logistic
 from dpskl.solvers import make_solver
 
 DELTA = 1e-8
-MODELS = {"logistic": (DPLogisticRegression, Logistic()), "svm": (DPHuberSVC, HuberHinge())}
+MODELS = {
+    "logistic": (DPLogisticRegression, Logistic()),
+    "svm": (DPHuberSVC, HuberHinge()),
+    "hinge": (DPLinearSVC, Hinge()),
+}
 CLASSES = (-1, 1)
 # The commonest class, exact and by noisy counts; scikit-learn's L-BFGS on raw rows; our own minimiser without noise.
 BASELINES = ("majority", "private_majority", "lbfgs", "no_noise")
@@ -37,7 +44,7 @@ BASELINES = ("majority", "private_majority", "lbfgs", "no_noise")
 class Cell:
     """What is fitted; ``parameters`` are the solver's, ``constants`` are module-level names to replace.
 
-    ``label`` is what tables call the solver where it is not the name.
+    ``label`` is what tables call the solver where it is not the name, ``variant`` a name in ``whitening_variants.py``.
     """
 
     data: str
@@ -48,6 +55,7 @@ class Cell:
     constants: tuple[tuple[str, Any], ...] = ()
     label: str = ""
     delta: float = DELTA
+    variant: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ def run_cell(cell: Cell, protocol: Protocol) -> dict[str, Any]:
         stack.enter_context(threadpoolctl.threadpool_limits(protocol.threads, user_api="blas"))
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", NoPrivacyWarning)  # of the fit without noise
-        for name, value in cell.constants:
+        for name, value in (*cell.constants, *variant(cell.variant)):
             stack.enter_context(mock.patch(name, value))
         try:
             results = [_fit(cell, *split) for split in _splits(cell.data, protocol)]
@@ -92,27 +100,38 @@ def _splits(data: str, protocol: Protocol) -> Iterable[tuple[int, int, Any, Any]
 def _fit(cell: Cell, repeat: int, fold: int, train: Any, test: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the figures of one fit, and what was planned: public numbers, the same on every fold."""
     X, y = load(cell.data)
-    X_train, y_train = np.asfortranarray(X[train]), y[train]  # the order that reads faster
+    X_train, y_train = X[train], y[train]
+    if not sp.issparse(X):
+        X_train = np.asfortranarray(X_train)  # the order that reads faster
     loss = MODELS[cell.model][1]
     model = _model(cell)
     start = time.perf_counter()
     model.fit(X_train, y_train)
     seconds = time.perf_counter() - start
-    planned = {}
+    planned = {"n_samples": X_train.shape[0], "n_features": X_train.shape[1]}
     if getattr(model, "privacy_guarantee_", None) is not None:
         parts = model.privacy_guarantee_.parts
-        planned = {
+        planned |= {
             "n_iter": getattr(model, "n_iter_", None),
             "effective_C": getattr(model, "effective_C_", None),
             "noise_scales": [part.noise for part in parts],
             "sensitivities": [part.sensitivity for part in parts],
         }
-    accuracy = 100 * float(np.mean(model.predict(X[test]) == y[test]))
-    figures = {"repeat": repeat, "fold": fold, "accuracy": round(accuracy, 4), "seconds": round(seconds, 4)}
+    figures = {"repeat": repeat, "fold": fold, "seconds": round(seconds, 4), **_scores(model, X[test], y[test])}
     if hasattr(model, "decision_function"):
         train_loss = float(loss.values(model.decision_function(X_train), np.sign(y_train)).mean())
         figures["train_loss"] = round(train_loss, 6)
     return figures, planned
+
+
+def _scores(model: Any, X: Any, y: Any) -> dict[str, float]:
+    """Return accuracy and area under the curve in percent and the log loss, as far as the model has them."""
+    scores = {"accuracy": round(100 * float(np.mean(model.predict(X) == y)), 4)}
+    if hasattr(model, "decision_function"):
+        scores["auc"] = round(100 * float(roc_auc_score(y, model.decision_function(X))), 4)
+        if hasattr(model, "predict_proba"):
+            scores["log_loss"] = round(float(log_loss(y, model.predict_proba(X))), 6)
+    return scores
 
 
 def _model(cell: Cell) -> Any:
@@ -125,14 +144,14 @@ def _model(cell: Cell) -> Any:
     if cell.solver == "lbfgs":
         return LogisticRegression(max_iter=1000)
     if cell.solver == "no_noise":
-        return kind(inf, DELTA, solver="objective_perturbation", classes=CLASSES)
+        return kind(inf, DELTA, solver="output_perturbation", classes=CLASSES)
     solver = make_solver(cell.solver, loss).set_params(**dict(cell.parameters))
     return kind(cell.epsilon, cell.delta, solver=solver, classes=CLASSES)
 
 
-def accuracies(cell: dict[str, Any]) -> list[float]:
-    """Return the accuracies of all fits of a finished cell."""
-    return [fit["accuracy"] for fit in cell["fits"]]
+def figures_of(cell: dict[str, Any], figure: str = "accuracy") -> list[float]:
+    """Return one figure of all fits of a finished cell: ``accuracy``, ``auc``, ``log_loss`` or ``train_loss``."""
+    return [fit[figure] for fit in cell["fits"] if figure in fit]
 
 
 def run_cells(cells: Iterable[Cell], protocol: Protocol, jobs: int) -> list[dict[str, Any]]:
@@ -148,8 +167,10 @@ def run_cells(cells: Iterable[Cell], protocol: Protocol, jobs: int) -> list[dict
 
 def _progress(cell: dict[str, Any]) -> str:
     changes = [f"{name.rpartition('.')[2]}={value}" for name, value in cell["parameters"] + cell["constants"]]
-    what = " ".join([cell["data"], cell["model"], cell["solver"], f"epsilon={cell['epsilon']:g}", *changes])
+    what = " ".join(
+        [cell["data"], cell["model"], cell["solver"] + cell["variant"], f"epsilon={cell['epsilon']:g}", *changes]
+    )
     if "error" in cell:
         return f"{what}: {cell['error']}"
-    mean, error = mean_and_error(accuracies(cell))
+    mean, error = mean_and_error(figures_of(cell))
     return f"{what}: {mean:.2f} ({error:.2f}), {sum(fit['seconds'] for fit in cell['fits']):.1f} s"

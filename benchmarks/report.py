@@ -12,12 +12,14 @@ from typing import Any
 import ablation_tables
 import accuracy_tables
 import speed
+import whitening_tables
 from common import ROOT, read_results
 
 SECTIONS = {
     "accuracy": ("Accuracy", accuracy_tables.report),
     "speed": ("Speed", speed.report),
     "privgene_speed": ("Speed of PrivGene", speed.report),
+    "whitening": ("Whitening: ingredients and constants", whitening_tables.report),
     "ablation": ("Ablation of the rules behind the defaults", ablation_tables.report),
 }
 TARGET = ROOT / "benchmarks" / "RESULTS.md"
