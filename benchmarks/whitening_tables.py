@@ -165,9 +165,9 @@ def _threshold(cells: Cells) -> str:
 
 
 def _growth(cells: Cells) -> str:
-    labels = [
-        label for label in ("fixed_clip", "growth_from_48", "growth_from_3") if any(key[3] == label for key in cells)
-    ]
+    run = {label for *_, label in cells}
+    labels = [label for label in ("fixed_clip", "growth_from_48", "growth_from_3") if label in run]
+    figures = ("accuracy", "auc", "log_loss")
     rows, found = [], []
     for data, model, epsilon, label in cells:
         default = cells[data, model, epsilon, "default"]
@@ -175,10 +175,7 @@ def _growth(cells: Cells) -> str:
             continue
         signal, _ = _sizes(default, default["delta"])
         others = [cells[data, model, epsilon, other] for other in labels]
-        gaps = {
-            figure: [_difference(other, default, figure) for other in others]
-            for figure in ("accuracy", "auc", "log_loss")
-        }
+        gaps = {figure: [_difference(other, default, figure) for other in others] for figure in figures}
         found.append((signal, data, gaps))
         rows.append(
             [
@@ -200,11 +197,8 @@ def _growth(cells: Cells) -> str:
                 for i in range(len(labels))
             ]
             summary.append([f"{low:g} to {high:g}", len({entry[1] for entry in inside}), len(inside), *means])
-    figures = [
-        f"{figure}: {VARIANTS[label].title}"
-        for figure in ("accuracy", "area under curve", "log loss")
-        for label in labels
-    ]
+    titles = ("accuracy", "area under the curve", "log loss")
+    header = [f"{title}: {VARIANTS[label].title}" for title in titles for label in labels]
     return (
         "### Growth of the clip\n\n"
         "Differences to the default, whose clip grows with the root of q / 12, q = mu n / D, up to about three times; "
