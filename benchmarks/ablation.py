@@ -86,9 +86,6 @@ RULES = {
         (1 / 40, 1 / 20, 1 / 10),
         constant=f"{_OBJECTIVE}._SHARE",
     ),
-    "whitening": Rule(
-        "Second moment (auto: the rule)", "whitened_gd", ("auto", "full", "diagonal"), parameter="whitening"
-    ),
     "moment_share": Rule(
         "Share of mu^2 for the second moment",
         "whitened_gd",

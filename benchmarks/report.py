@@ -11,6 +11,7 @@ from typing import Any
 
 import ablation_tables
 import accuracy_tables
+import other_tables
 import speed
 import whitening_tables
 from common import ROOT, read_results
@@ -19,6 +20,7 @@ SECTIONS = {
     "accuracy": ("Accuracy", accuracy_tables.report),
     "speed": ("Speed", speed.report),
     "privgene_speed": ("Speed of PrivGene", speed.report),
+    "other_sets": ("Other data sets", other_tables.report),
     "whitening": ("Whitening: ingredients and constants", whitening_tables.report),
     "ablation": ("Ablation of the rules behind the defaults", ablation_tables.report),
 }
@@ -39,6 +41,8 @@ def origin(run: dict[str, Any]) -> str:
         f"Versions: {', '.join(f'{name} {version}' for name, version in versions.items())}.",
         f"BLAS: {', '.join(sorted(blas))}; threads {sorted({pool['num_threads'] for pool in run['blas']})}.",
     ]
+    if "note" in run:
+        lines.append(f"Note: {run['note']}.")
     return "\n".join(f"* {line}" for line in lines)
 
 

@@ -6,6 +6,7 @@
   matrix of random numbers of the same shape (which needs no data set);
 * per_example: the same iteration against one that materialises the gradient of every record;
 * fit: whole fits on Adult against scikit-learn's ``LogisticRegression(C=1)``;
+* solvers: one fit with each solver and each of its methods, dense and CSR, against the same;
 * update: one update of the line-search solvers, all of whose 20 steps fail, over two plain products with X, and against
   code that multiplies by X for each step;
 * losses: the logistic loss against ``np.logaddexp``.
@@ -24,9 +25,17 @@ from common import add_common_options, available, describe_run, markdown, write_
 from speed_fits import fits
 from speed_iterations import iterations, losses, per_example
 from speed_line_search import updates
+from speed_solvers import solvers
 
 NAME = "speed"
-PARTS = {"iteration": iterations, "per_example": per_example, "update": updates, "fit": fits, "losses": losses}
+PARTS = {
+    "iteration": iterations,
+    "per_example": per_example,
+    "update": updates,
+    "fit": fits,
+    "solvers": solvers,
+    "losses": losses,
+}
 
 
 def parse() -> argparse.Namespace:
@@ -45,7 +54,7 @@ def parse() -> argparse.Namespace:
 def lines(options: argparse.Namespace, has_adult: bool) -> Iterator[dict[str, Any]]:
     """Yield the comparisons of all parts that were asked for."""
     for part in options.parts:
-        repetitions = options.fits if part == "fit" else options.repetitions
+        repetitions = options.fits if part in ("fit", "solvers") else options.repetitions
         for line in PARTS[part](repetitions, has_adult):
             yield {"part": part, **line}
 

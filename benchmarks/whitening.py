@@ -34,6 +34,9 @@ INGREDIENTS = (
     "clip_1",
     "largest_step",
     "no_momentum",
+    "fixed_clip",
+    "diagonal_fixed_clip",
+    "no_momentum_fixed_clip",
 )
 CONSTANTS = ("default", "full", "diagonal", "fixed_clip", "growth_from_3", "growth_from_48")
 STUDIES: dict[str, dict[str, Any]] = {

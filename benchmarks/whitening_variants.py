@@ -80,6 +80,14 @@ VARIANTS = {
     "largest_step": Variant("step of 1 at every budget", (), _constants(time=1e9, caps=(1.0, 0.4))),
     "no_momentum": Variant("no momentum", (), ((f"{_SOLVER}._MOMENTUM", 0.0),)),
     "fixed_clip": Variant("clip does not grow", (), ((f"{_SOLVER}._GROWTH_FROM", 1e9),)),
+    "diagonal_fixed_clip": Variant(
+        "diagonal only, clip does not grow", (("whitening", "diagonal"),), ((f"{_SOLVER}._GROWTH_FROM", 1e9),)
+    ),
+    "no_momentum_fixed_clip": Variant(
+        "full, no momentum, clip does not grow",
+        (("whitening", "full"),),
+        ((f"{_SOLVER}._MOMENTUM", 0.0), (f"{_SOLVER}._GROWTH_FROM", 1e9)),
+    ),
     "growth_from_3": Variant("clip grows from q = 3", (), ((f"{_SOLVER}._GROWTH_FROM", 3.0),)),
     "growth_from_48": Variant("clip grows from q = 48", (), ((f"{_SOLVER}._GROWTH_FROM", 48.0),)),
 }

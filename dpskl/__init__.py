@@ -14,6 +14,7 @@ from dpskl.exceptions import (
     PrivacyLeakWarning,
     SeededNoiseWarning,
     WeakPrivacyWarning,
+    WeakSignalWarning,
 )
 from dpskl.guarantee import PrivacyGuarantee
 from dpskl.linear_model import DPHuberSVC, DPLinearSVC, DPLogisticRegression
@@ -31,5 +32,6 @@ __all__ = [
     "PrivacyLeakWarning",
     "SeededNoiseWarning",
     "WeakPrivacyWarning",
+    "WeakSignalWarning",
     "__version__",
 ]

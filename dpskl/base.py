@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from math import inf
 from numbers import Integral
 
@@ -9,8 +10,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dpskl.accounting import Cost, GaussianCost
+from dpskl.accounting import Cost, GaussianCost, gaussian_mu
 from dpskl.curator import Curator
+from dpskl.exceptions import WeakSignalWarning
 from dpskl.guarantee import PrivacyGuarantee
 from dpskl.losses import MarginLoss
 from dpskl.mechanisms.base import Mechanism, ReleasePart
@@ -32,6 +34,23 @@ __all__ = ["PrivateClassifier", "PrivateLinearClassifier"]
 # Value of the constant column as a multiple of data_norm. Its square is what an intercept adds to the squared
 # sensitivity, its inverse square what it adds to the penalty of the intercept.
 _INTERCEPT_RATIO = 0.3
+# mu n / D below which every solver is near chance, see docs/solvers.md
+_LEAST_SIGNAL = 2.0
+
+
+def _warn_of_weak_signal(facts: PublicFacts, epsilon: float, delta: float) -> None:
+    """Warn where public numbers alone say that a fit can hardly learn; there, a choice of solver matters little."""
+    mu = gaussian_mu(epsilon, delta)
+    signal = facts.signal(mu)
+    if signal < _LEAST_SIGNAL:
+        ratio = "mu n / D" if facts.neighbours == "add_remove" else "mu n / (2 D)"
+        warnings.warn(
+            f"{ratio} = {signal:.2g} is below {_LEAST_SIGNAL:g}, with n = {facts.n_samples} records, D = "
+            f"{facts.n_weights} weights, and mu = {mu:.2g} for epsilon={epsilon:g} and delta={delta:g}: noise "
+            "outweighs most of what could be learnt; raise epsilon, or take more records or fewer features",
+            WeakSignalWarning,
+            stacklevel=3,
+        )
 
 
 class PrivateClassifier(ClassifierMixin, BaseEstimator):
@@ -163,6 +182,8 @@ class PrivateLinearClassifier(PrivateClassifier):
         plan = solver.plan(facts, float(self.epsilon), float(self.delta))
         noise = make_noise(self.random_state)
         warn_of_weak_claims(self, facts.n_samples)
+        if isinstance(self.solver, str) and self.solver == "auto" and self.delta > 0:
+            _warn_of_weak_signal(facts, float(self.epsilon), float(self.delta))
         guarantee = self._promise(plan.describe(), plan.cost, ("data_norm",), noise.is_secure, solver.condition)
         if self.verbose:
             print(guarantee)

@@ -10,6 +10,7 @@ __all__ = [
     "PrivacyLeakWarning",
     "SeededNoiseWarning",
     "WeakPrivacyWarning",
+    "WeakSignalWarning",
 ]
 
 
@@ -46,3 +47,7 @@ class NoPrivacyWarning(UserWarning):
 
 class WeakPrivacyWarning(UserWarning):
     """The requested budget is legal but protects little."""
+
+
+class WeakSignalWarning(UserWarning):
+    """The budget is so small for the size of the data that noise outweighs what could be learnt."""

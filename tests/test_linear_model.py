@@ -25,7 +25,9 @@ from dpskl import (
     PrivacyLeakWarning,
     SeededNoiseWarning,
     WeakPrivacyWarning,
+    WeakSignalWarning,
 )
+from dpskl.accounting import gaussian_epsilon
 from dpskl.losses import HuberHinge, Logistic, Softmax
 from dpskl.solvers import (
     AdaptiveGD,
@@ -343,6 +345,26 @@ def test_weak_budgets_warn():
         quiet(DPLogisticRegression, "gd", delta=0.01).fit(X, y)
     with pytest.warns(WeakPrivacyWarning, match="protects little"):
         quiet(DPLogisticRegression, "gd", epsilon=100).fit(X, y)
+
+
+def test_the_default_solver_warns_where_public_numbers_say_that_little_can_be_learnt():
+    n, dimension, delta = 400, 3, 1e-6
+    X = np.random.default_rng(0).normal(size=(n, dimension - 1))
+    y = np.arange(n) % 2
+    edge = gaussian_epsilon(2.0 * dimension / n, delta)  # where mu n / D is 2
+
+    def fit(epsilon, **changes):
+        DPLogisticRegression(**{"epsilon": epsilon, "delta": delta, "classes": [0, 1], **changes}).fit(X, y)
+
+    with pytest.warns(WeakSignalWarning, match=r"mu n / D = 2 is below 2, with n = 400 records, D = 3 weights"):
+        fit(0.999 * edge)
+    with pytest.warns(WeakSignalWarning, match=r"mu n / \(2 D\) = 1 is below"):
+        fit(1.001 * edge, neighbours="replace_one")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit(1.001 * edge)
+        fit(0.1 * edge, solver="whitened_gd")
+        fit(0.1 * edge, delta=0.0)
 
 
 def test_seeds_warn_and_mark_guarantee_and_ledger():

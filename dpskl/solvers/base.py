@@ -14,6 +14,7 @@ from dpskl.accounting import Cost, CurveFilter, RDPCost, TokenPool, compose
 from dpskl.curator import Budget, Curator
 from dpskl.losses import Loss, MarginLoss
 from dpskl.mechanisms.base import Mechanism, ReleasePart
+from dpskl.mechanisms.sensitivity import contributions
 
 __all__ = ["Outcome", "Plan", "PublicFacts", "Solver", "make_solver", "refuse_pure", "solver_names"]
 
@@ -61,6 +62,13 @@ class PublicFacts:
     def n_outputs(self) -> int:
         """Columns of the weight matrix: 1 for two classes."""
         return 1 if self.n_classes == 2 else self.n_classes
+
+    def signal(self, mu: float) -> float:
+        """Return ``mu n / D``, halved for replace_one: how far the records together stand above the noise of a weight.
+
+        ``mu`` is the Gaussian privacy parameter of the budget and ``D`` the number of weights of one output.
+        """
+        return mu * self.n_samples / (contributions(self.neighbours) * self.n_weights)
 
 
 @dataclass(frozen=True)

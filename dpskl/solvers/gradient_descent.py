@@ -13,7 +13,6 @@ from dpskl.curator import Curator
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.hidden_descent import HiddenDescent, hidden_amplification, project_to_ball
-from dpskl.mechanisms.sensitivity import contributions
 from dpskl.solvers._checks import check_choice, check_count, check_number
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, refuse_pure
 
@@ -40,7 +39,7 @@ def effective_clip(clip_norm: float | None, largest: float, facts: PublicFacts, 
     """
     if clip_norm is not None:
         return min(clip_norm, largest)
-    return largest * min(1.0, max(_CLIP_SHARE, _signal(facts, mu) / _CLIP_SIGNAL))
+    return largest * min(1.0, max(_CLIP_SHARE, facts.signal(mu) / facts.n_outputs / _CLIP_SIGNAL))
 
 
 def balanced_time(facts: PublicFacts, mu: float) -> float:
@@ -48,12 +47,7 @@ def balanced_time(facts: PublicFacts, mu: float) -> float:
 
     The noise along the path grows with ``p time / (mu n)`` relative to the signal, ``p`` the number of weights.
     """
-    return _TIME * _signal(facts, mu) / facts.row_norm**2
-
-
-def _signal(facts: PublicFacts, mu: float) -> float:
-    """Return ``mu n / p``, halved for replace_one: how far the records together stand above the noise of one weight."""
-    return mu * facts.n_samples / (contributions(facts.neighbours) * facts.n_weights * facts.n_outputs)
+    return _TIME * facts.signal(mu) / facts.n_outputs / facts.row_norm**2
 
 
 @dataclass(frozen=True)

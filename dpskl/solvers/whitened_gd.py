@@ -176,8 +176,7 @@ class WhitenedGD(Solver):
     def _descent(self, facts: PublicFacts, mu: float, is_full: bool, moment: SecondMoment) -> _Descent:
         constants = _LOGISTIC if isinstance(facts.loss, Logistic) else _HINGE
         loss = self.problem_loss(facts)
-        dimension = facts.n_weights
-        signal = mu / contributions(facts.neighbours) * facts.n_samples / dimension
+        dimension, signal = facts.n_weights, facts.signal(mu)
         growth = max(1.0, sqrt(signal / _GROWTH_FROM))
         clip = min(constants.clip * growth, constants.largest_clip)
         if facts.n_outputs > 1:
