@@ -10,6 +10,7 @@ import numpy as np
 
 from dpskl.accounting import FilterRefusal, bounded_range_at_order, rdp_order
 from dpskl.curator import Curator
+from dpskl.losses import HuberHinge, Loss
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.step_selection import StepSelection
 from dpskl.solvers._checks import check_choice, check_count, check_number
@@ -30,6 +31,7 @@ Array = np.ndarray[Any, Any]
 
 _MAX_MARGIN = 6.0  # by which the longest step may move a margin: the paper's 2, for rows of norm about 3
 _SHRINK = 0.8  # of the grid after step 0 was chosen
+_HINGE_WIDTH = 0.5  # of the parabola in place of the kink: 0.1 still stalls
 _FAILURES = 60  # measurements of one gradient; without noise nothing else ends a converged descent
 
 
@@ -80,7 +82,9 @@ class AdaptiveGD(Solver):
     and the defaults of ``clip_norm``, ``objective_clip`` (both 3 in that code, for rows of norm about 3), ``max_step``
     and the division of the budget.
 
-    *Hinge.* Privacy needs no smoothness; a kink can make step 0 the best along a subgradient.
+    *Hinge.* Privacy needs no smoothness, but the descent does: the best step along a subgradient ends at kinks, where
+    step 0 is the best of the next, and on Adult without noise the hinge itself ends at the majority class. So the hinge
+    is replaced by :class:`~dpskl.losses.HuberHinge` with ``h = 0.5``, for gradients and for scores.
 
     ``history_`` of the fitted estimator has, for each update: ``step_size``, ``largest_step``, ``gradient_level``
     (squared mu of the averaged gradient), ``gradient_norm`` and ``measurements``.
@@ -112,6 +116,10 @@ class AdaptiveGD(Solver):
         self.n_updates = n_updates
         self.choice_share = choice_share
         self.iterate = iterate
+
+    def problem_loss(self, facts: PublicFacts) -> Loss:
+        loss = super().problem_loss(facts)
+        return loss if loss.is_smooth else HuberHinge(_HINGE_WIDTH)
 
     def plan(self, facts: PublicFacts, epsilon: float, delta: float) -> Plan:
         self._check_parameters()
