@@ -41,7 +41,7 @@ class PrivateMajority(PrivateClassifier):
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Where ``X`` has column names.
     privacy_guarantee_ : PrivacyGuarantee or None
         What the fit promises; ``None`` where no claim can be made.

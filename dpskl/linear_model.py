@@ -57,7 +57,7 @@ _PARAMETERS = """
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Where ``X`` has column names.
     n_iter_ : int
         Number of noisy questions that were planned, or of updates where the solver decides at run time from what it

@@ -101,7 +101,7 @@ class RowNormClipper(_PublicTransformer):
     Attributes
     ----------
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,), where ``X`` has column names
+    feature_names_in_ : ndarray of shape (n_features,), where ``X`` has column names
 
     Notes
     -----
@@ -182,12 +182,12 @@ class PublicScaler(_PublicTransformer):
 
     Attributes
     ----------
-    low_, high_ : ndarray of shape (n_features_in_,)
+    low_, high_ : ndarray of shape (n_features,)
     data_norm_ : float
         What no row of the output exceeds, to pass on as ``data_norm``: ``sqrt(sum_j max(|a_j|, |b_j|)^2)`` over the
         columns' ranges ``[a_j, b_j]``, rounded up; infinite with ``clip=False``.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,), where ``X`` has column names
+    feature_names_in_ : ndarray of shape (n_features,), where ``X`` has column names
 
     Notes
     -----
