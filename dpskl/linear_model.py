@@ -7,7 +7,6 @@ from scipy.special import expit, log_expit, log_softmax, softmax
 
 from dpskl.base import PrivateLinearClassifier
 from dpskl.losses import Hinge, HuberHinge, Logistic, MarginLoss
-from dpskl.validation import check_positive
 
 __all__ = ["DPHuberSVC", "DPLinearSVC", "DPLogisticRegression"]
 
@@ -177,7 +176,7 @@ class DPHuberSVC(PrivateLinearClassifier):
 """
         + _PARAMETERS.format(
             extra="""    h : float, default=0.5
-        Half-width of the parabola that replaces the kink, in units of the margin.
+        Half-width of the parabola that replaces the kink, from 1e-6 to 10, in units of the margin.
 """,
         )
         + """
@@ -229,4 +228,4 @@ class DPHuberSVC(PrivateLinearClassifier):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_positive("h", self.h)
+        self._loss()  # checks h

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -249,10 +250,21 @@ def test_bad_parameters_are_named_before_anything_is_spent(changes, message):
     assert len(accountant) == 0
 
 
-@pytest.mark.parametrize("h", [0, -1.0, float("inf"), "wide", None])
+@pytest.mark.parametrize("h", [0, -1.0, 1e-46, 9e-7, 11, 1e20, float("inf"), "wide", None])
 def test_half_width_is_checked(h):
-    with pytest.raises(ValueError, match="h="):
-        quiet(DPHuberSVC, "gd", h=h).fit(*data())
+    accountant = PrivacyAccountant()
+    with pytest.raises(ValueError, match=re.escape(f"h={h!r} must be a number from 1e-06 to 10")):
+        quiet(DPHuberSVC, "gd", h=h, accountant=accountant).fit(*data())
+    assert len(accountant) == 0
+
+
+@pytest.mark.parametrize("h", [1e-6, 10.0])
+@pytest.mark.parametrize("solver", solver_names(HuberHinge()))
+def test_both_ends_of_the_half_width_fit_in_both_precisions(solver, h):
+    X, y = data()
+    for dtype in (np.float64, np.float32):
+        model = quiet(DPHuberSVC, solver, h=h, epsilon=8.0).fit(X.astype(dtype), y)
+        assert np.isfinite(model.coef_).all()
 
 
 BAD_DATA = {

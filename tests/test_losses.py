@@ -1,5 +1,8 @@
 """Losses: forms, derivatives and the constants that proofs use, by brute force."""
 
+import re
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from scipy.special import logsumexp
@@ -7,7 +10,7 @@ from scipy.special import logsumexp
 from dpskl.losses import Hinge, HuberHinge, Logistic, Softmax
 
 GRID = np.linspace(-40, 40, 160_001)
-MARGIN_LOSSES = [Logistic(), Hinge(), HuberHinge(0.5), HuberHinge(0.1), HuberHinge(3.0)]
+MARGIN_LOSSES = [Logistic(), Hinge(), *map(HuberHinge, (0.5, 0.1, 3.0, 1e-6, 10.0))]
 SMOOTH = [loss for loss in MARGIN_LOSSES if loss.is_smooth]
 
 
@@ -43,6 +46,39 @@ def test_curvature_is_the_derivative_of_the_slope_and_within_its_bound(loss):
     # a Lipschitz constant of the slope, not only of its derivative where that exists
     steepest = np.abs(np.diff(loss.slope(GRID)) / np.diff(GRID)).max()
     assert steepest <= loss.curvature_bound * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("h", [0, -1.0, 1e-46, 9.9e-7, 10.1, 1e20, np.inf, np.nan, True, "wide", None])
+def test_half_width_outside_its_range_is_refused(h):
+    with pytest.raises(ValueError, match=re.escape(f"h={h!r} must be a number from 1e-06 to 10")):
+        HuberHinge(h)
+
+
+@pytest.mark.parametrize("h", [1e-6, 1e-3, 1.0, 10.0])
+@pytest.mark.parametrize("reach", [1e-3, 1.0, 11.0, 1e4])
+def test_huber_hinge_in_both_precisions_is_as_exact_as_a_line_search_allows_for(h, reach):
+    """Every float32 around the parabola and random margins, against rational numbers for a few."""
+    loss, rng = HuberHinge(h), np.random.default_rng(0)
+    margins = np.concatenate([rng.uniform(-reach, reach, 100_000), 1 + 1.5 * h * rng.uniform(-1, 1, 100_000)])
+    margins = margins[np.abs(margins) <= reach].astype(np.float32)
+    wide = margins.astype(np.float64)
+    off = loss.value(margins) - loss.value(wide)
+    # what dpskl.mechanisms.above_threshold.loss_range allows for two losses of one output
+    assert np.ptp(off) <= 2.0**-17 * (1 + reach) / 1.5
+    curved = loss.curvature(margins)
+    assert curved.dtype == np.float32
+    assert curved.max() <= np.float32(loss.curvature_bound)
+    slopes = loss.slope(margins)
+    assert slopes.min() >= -1
+    assert slopes.max() <= 0
+    # a margin is known to its last digit only, and so are the ends of the parabola
+    nearby = np.abs(wide[:, None] - 1 - np.array([-h, h])).min(axis=1) > 3e-7 * (1 + h)
+    np.testing.assert_array_less(np.abs(slopes - loss.slope(wide)), 3e-7 * (1 + h) * loss.curvature_bound + 1e-6)
+    np.testing.assert_array_equal(curved[nearby] > 0, loss.curvature(wide)[nearby] > 0)
+    for z in wide[::997]:
+        z, w = Fraction(z), Fraction(h)
+        exact = 0 if z > 1 + w else 1 - z if z < 1 - w else (1 + w - z) ** 2 / (4 * w)
+        assert abs(loss.value(np.array([float(z)]))[0] - exact) <= 1e-14 * (1 + h + reach)
 
 
 @pytest.mark.parametrize("loss", MARGIN_LOSSES, ids=repr)

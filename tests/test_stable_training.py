@@ -144,7 +144,7 @@ def test_psgd_with_decreasing_steps_reaches_its_bound_and_short_batches_matter()
 
     The curvature is small against lam, so that nearly all steps are in the decreasing phase.
     """
-    loss, lam, n, passes = HuberHinge(50.0), 1.0, 10, 3
+    loss, lam, n, passes = HuberHinge(10.0), 5.0, 10, 3
     rows = np.zeros((n, 1))
 
     def distance(position, b, divisor):
@@ -212,7 +212,7 @@ def test_declared_sensitivity_holds_for_a_short_last_batch_on_random_data():
 
 
 def test_averages_of_decreasing_steps_are_not_covered():
-    loss, lam = _Shifted(HuberHinge(50.0)), 1.0
+    loss, lam = _Shifted(HuberHinge(10.0)), 1.0
     excess = []
     for n in (8, 16, 32):
         rows = np.zeros((n, 1))
