@@ -27,7 +27,7 @@ from dpskl.accounting import (
     rdp_order,
 )
 from dpskl.curator import Curator
-from dpskl.losses import Hinge, Logistic
+from dpskl.losses import Hinge, HuberHinge, Logistic
 from dpskl.mechanisms.above_threshold import BacktrackingSearch
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.noise import SeededNoise
@@ -633,6 +633,28 @@ def test_the_default_clip_of_losses_is_three_times_the_loss_at_zero():
             assert clip == pytest.approx(3 * np.log(n_classes))
 
 
+@pytest.mark.parametrize("loss", [Logistic(), Hinge(), HuberHinge(1e-6), HuberHinge(10.0)], ids=repr)
+@pytest.mark.parametrize("clip", [1e-5, 1e-3, 1.0, 9.9e5])
+def test_float32_losses_resolve_the_clips_that_solvers_accept(loss, clip):
+    """1e-5 is where the decay of DP-BLSGD-AC ends that starts at 1e-3; a clip of 1e-8 would make every loss 0."""
+    margins = np.random.default_rng(0).normal(size=2000) * 3
+    signs, exact = np.ones(len(margins)), np.minimum(loss.value(margins), clip).sum()
+    narrow = loss.clipped_sum(margins.astype(np.float32), np.float32(1), clip)
+    assert narrow == pytest.approx(exact, rel=0.02 * 1e-5 / clip + 1e-6)
+    assert loss.clipped_sum(margins, signs, clip) == pytest.approx(exact, rel=1e-9)
+    # no record adds more than the clip, whatever is rounded
+    assert loss.clipped_sum(np.full(1, -1e30, np.float32), np.float32(1), clip) <= clip
+
+
+@pytest.mark.parametrize("clip", [1e-3, 9.9e5])
+def test_the_ends_of_the_clip_fit_in_both_precisions(clip):
+    X, y = records(facts(n_samples=60))
+    for solver in FEW:
+        for dtype in (np.float64, np.float32):
+            bounded = type(solver)(**{**solver.get_params(), "objective_clip": clip})
+            assert np.isfinite(fitted(bounded, X.astype(dtype), y).coef_).all()
+
+
 def test_the_released_average_favours_late_iterates():
     log, last = Logbook(np.zeros(1), True), Logbook(np.zeros(1), False)
     for t in range(1, 41):
@@ -769,7 +791,7 @@ BAD = {
     "max_it": [0, 101, 2.5],
     "initial_step": [0, -1, inf],
     "clip_norm": [0, inf, "x"],
-    "objective_clip": [0, inf],
+    "objective_clip": [0, 1e-8, 9.9e-4, 1e6, 1e39, inf],
     "xi": [0, -1, inf],
     "tau": [0, 1.5],
     "psi": [0, 1],

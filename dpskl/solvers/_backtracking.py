@@ -20,6 +20,7 @@ from dpskl.solvers._descent import (
     OutOfTokens,
     StepRange,
     angle,
+    check_objective_clip,
     default_objective_clip,
 )
 from dpskl.solvers.base import Outcome, PublicFacts, Solver
@@ -69,8 +70,9 @@ class Backtracking(Solver):
         check_number("alpha", self.alpha, 0, 1)
         check_number("beta", self.beta, 0, 1)
         check_count("max_it", self.max_it, 1, 100)
-        for name in ("initial_step", "clip_norm", "objective_clip"):
+        for name in ("initial_step", "clip_norm"):
             check_number(name, getattr(self, name), optional=True)
+        check_objective_clip(self.objective_clip)
         check_number("xi", self.xi)
         check_count("tau", self.tau)
         check_number("psi", self.psi, 0, 1)

@@ -14,10 +14,11 @@ from dpskl.curator import Curator
 from dpskl.losses import Loss
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.poisson_sample import PoissonSample
+from dpskl.solvers._checks import check_number
 
 __all__ = [
     "FullBatchMeter", "Logbook", "Measurement", "Meter", "OutOfTokens", "SampledMeter", "StepRange", "angle",
-    "budget_curve", "default_objective_clip",
+    "budget_curve", "check_objective_clip", "default_objective_clip",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -27,7 +28,15 @@ _ORDER_RATIO = 1.5
 _ORDER_POWERS = range(-8, 7)
 # Leeway at the other orders, so that the order of the target decides even where the mix of questions shifts.
 _LEEWAY = 1.1
+# Losses are float32: a clip of 1e-8 is lost next to the 1 of log(1 + e), one of 1e-3 has 8000 steps, and decay takes it
+# to a hundredth. A larger clip than 1e6 pays for rounding of sums that no loss needs.
+_OBJECTIVE_CLIPS = (1e-3, 1e6)
 _SMALLEST_STEP = 1e-4  # shrinking stops at this share of the first largest step
+
+
+def check_objective_clip(value: float | None) -> None:
+    """Raise unless a clip of losses is ``None`` or one that float32 losses resolve."""
+    check_number("objective_clip", value, *_OBJECTIVE_CLIPS, closed=True, optional=True)
 
 
 def default_objective_clip(loss: Loss, n_outputs: int) -> float:

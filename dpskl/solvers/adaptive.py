@@ -21,6 +21,7 @@ from dpskl.solvers._descent import (
     OutOfTokens,
     StepRange,
     budget_curve,
+    check_objective_clip,
     default_objective_clip,
 )
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, refuse_pure
@@ -62,7 +63,7 @@ class AdaptiveGD(Solver):
         Bound on the norm of one record's gradient. ``None``: what a row within ``data_norm`` can have, which clips
         nothing; along a clipped gradient step 0 may be the best of the grid.
     objective_clip : float or None, default=None
-        Bound on one record's loss in the choice. ``None``: 3 times the loss at ``w = 0``.
+        Bound on one record's loss in the choice, in [1e-3, 1e6). ``None``: 3 times the loss at ``w = 0``.
     n_updates : int, default=60
         How many updates the budget is divided for.
     choice_share : float, default=0.2
@@ -191,8 +192,9 @@ class AdaptiveGD(Solver):
     def _check_parameters(self) -> None:
         check_number("gamma", self.gamma)
         check_count("n_candidates", self.n_candidates, 1, 1000)
-        for name in ("max_step", "clip_norm", "objective_clip"):
+        for name in ("max_step", "clip_norm"):
             check_number(name, getattr(self, name), optional=True)
+        check_objective_clip(self.objective_clip)
         check_count("n_updates", self.n_updates)
         check_number("choice_share", self.choice_share, 0, 1)
         check_choice("iterate", self.iterate, ("average", "last"))

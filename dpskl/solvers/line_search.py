@@ -59,8 +59,8 @@ class BacktrackingGD(Backtracking):
         The paper's ``C_grad``: bound on the norm of one record's gradient. Never more than what a row within
         ``data_norm`` can have; ``None``: the rule of ``solver="gd"``, between a third and all of that.
     objective_clip : float or None, default=None
-        The paper's ``C_obj``: bound on one record's loss in the search. ``None``: 3 times the loss at ``w = 0``, which
-        is 2.08 for the logistic loss of two classes. The paper's 1 would write off a rare class.
+        The paper's ``C_obj``: bound on one record's loss in the search, in [1e-3, 1e6). ``None``: 3 times the loss at
+        ``w = 0``, which is 2.08 for the logistic loss of two classes. The paper's 1 would write off a rare class.
     xi : float, default=0.3
         Increase of the budget of gradients: the second measurement has ``xi`` times the budget of the first, both are
         averaged with their budgets as weights, and later gradients have the budget of both.
