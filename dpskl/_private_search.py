@@ -73,7 +73,8 @@ class PrivateSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     param_grid : dict or list of dict
         Candidates as in ``GridSearchCV``. They cannot vary what the search sets, nor ``classes`` and ``neighbours``.
     epsilon : float, default=1.0
-        Privacy budget of the whole search, positive. ``float("inf")`` adds no noise and claims nothing.
+        Privacy budget of the whole search, at least 1e-6 for each trial. ``float("inf")`` adds no noise and claims
+        nothing.
     delta : float, default=1e-6
         In [0, 1). 0 asks for pure differential privacy: then every candidate needs a solver that has it.
     eta : {0, 1}, default=0

@@ -19,7 +19,7 @@ class PrivateMajority(PrivateClassifier):
     Parameters
     ----------
     epsilon : float, default=1.0
-        Privacy budget of the fit, positive. ``float("inf")`` adds no noise, warns and claims nothing.
+        Privacy budget of the fit, at least 1e-6. ``float("inf")`` adds no noise, warns and claims nothing.
     delta : float, default=0.0
         In [0, 1). The counts are pure, so any value is granted, and none is of use.
     classes : array-like or None, default=None

@@ -14,7 +14,7 @@ _PARAMETERS = """
     Parameters
     ----------
     epsilon : float, default=1.0
-        Privacy budget of the fit, positive. ``float("inf")`` runs the same algorithm without noise, warns and
+        Privacy budget of the fit, at least 1e-6. ``float("inf")`` runs the same algorithm without noise, warns and
         claims nothing.
     delta : float, default=1e-6
         Probability with which the bound on epsilon may fail, in [0, 1); should be far below ``1/n``. 0 asks for

@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from dpskl.accounting import PrivacyAccountant
+from dpskl.accounting._numeric import SMALLEST_EPSILON
 from dpskl.exceptions import NoPrivacyWarning, PrivacyLeakWarning, WeakPrivacyWarning
 from dpskl.mechanisms.sensitivity import NEIGHBOURS
 from dpskl.rows import row_norms
@@ -55,10 +56,11 @@ def check_budget(estimator: Any) -> None:
     """Raise ValueError for a budget, relation or accountant that no fit could use, naming it and the remedy."""
     epsilon, delta = estimator.epsilon, estimator.delta
     _require(
-        _is_real(epsilon) and epsilon > 0,
+        _is_real(epsilon) and epsilon >= SMALLEST_EPSILON,
         "epsilon",
         epsilon,
-        'a positive number; float("inf") asks for no noise and no guarantee',
+        f"a number of at least {SMALLEST_EPSILON:g}, in each trial of a search too; "
+        'float("inf") asks for no noise and no guarantee',
     )
     _require(
         _is_real(delta) and 0 <= delta < 1,

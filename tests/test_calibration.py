@@ -1,13 +1,18 @@
 """Calibration: reference values, the safe side, and its tightness."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 
+from dpskl import DPLogisticRegression
 from dpskl.accounting import (
+    BoundedRangeCost,
     GaussianCost,
+    RDPCost,
     SampledGaussianCost,
+    bounded_range_epsilon,
     compose,
     gaussian_delta,
     gaussian_epsilon,
@@ -15,6 +20,7 @@ from dpskl.accounting import (
     rdp_order,
     sampled_noise_multiplier,
 )
+from dpskl.accounting._numeric import safe_log_noise
 
 
 @pytest.mark.parametrize(
@@ -109,6 +115,56 @@ def test_rdp_order_meets_its_target_and_is_the_best(epsilon, delta):
     assert rdp_order(math.inf, delta).budget == math.inf
     with pytest.raises(ValueError, match="delta must lie in"):
         rdp_order(1.0, 0.0)
+
+
+def test_what_an_order_allows_is_within_the_target_to_the_last_digit():
+    for epsilon in (1e-6, 1e-5, 1e-3, 1.0, 500.0):
+        for delta in (1e-300, 1e-30, 1e-15, 1e-6, 0.9):
+            order = rdp_order(epsilon, delta)
+            reached = RDPCost([order.alpha], [order.budget]).epsilon(delta)
+            assert epsilon * (1 - 1e-4) < reached <= epsilon
+
+
+@pytest.mark.parametrize("solver", ["agd", "blgd", "gd", "privgene", "whitened_gd"])
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-5])
+@pytest.mark.parametrize("delta", [1e-30, 1e-15, 1e-6])
+def test_plans_of_the_smallest_budgets_stay_within_them(solver, epsilon, delta):
+    plan = DPLogisticRegression(epsilon, delta, solver=solver, classes=[0, 1]).plan(1000, 10)
+    assert plan.cost.epsilon(delta) <= epsilon
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-5])
+@pytest.mark.parametrize("delta", [0.0, 1e-300, 1e-15, 1e-6, 0.5])
+@pytest.mark.parametrize("count", [1, 20])
+def test_bounded_ranges_of_small_budgets_are_found(epsilon, delta, count):
+    each = bounded_range_epsilon(epsilon, delta, count)
+    assert each >= epsilon / count * (1 - 1e-9)
+    assert compose([(BoundedRangeCost(each), count)]).epsilon(delta) <= epsilon
+
+
+@pytest.mark.parametrize("epsilon", [5e-324, 1e-300, 9.9e-7])
+def test_smaller_budgets_are_refused_in_words(epsilon):
+    """At 1e-300 the search for a range did not end, at 1e-12 and a delta of 1e-300 an order had a negative budget."""
+    for calibrate in (
+        lambda: rdp_order(epsilon, 1e-6),
+        lambda: bounded_range_epsilon(epsilon, 1e-6, 20),
+        lambda: sampled_noise_multiplier(epsilon, 1e-6, 0.1, 50),
+    ):
+        with pytest.raises(ValueError, match=re.escape("epsilon must lie in [1e-06, inf]")):
+            calibrate()
+
+
+def test_a_search_for_noise_ends_whatever_the_budget():
+    """Costs that fall with the noise and jump to 0, or that numerics keep from falling."""
+    assert safe_log_noise(lambda log_noise: max(0.0, 1.0 - log_noise), 1e-300, 0.0, -1.0) <= 1.0 + 1e-9
+    with pytest.raises(ValueError, match=r"budget of 1 is too small.*raise epsilon or delta"):
+        safe_log_noise(lambda log_noise: 2.0, 1.0, 0.0, -1.0)
+
+
+def test_sampled_noise_that_numerics_cannot_tell_is_refused():
+    """The search for the noise used to go on until the exponential overflowed, or to find 1e30."""
+    with pytest.raises(ValueError, match=r"budget of 0.001 is too small.*raise epsilon or delta"):
+        sampled_noise_multiplier(1e-3, 1e-30, 0.1, 50)
 
 
 @pytest.mark.parametrize(

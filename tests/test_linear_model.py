@@ -198,6 +198,8 @@ def test_duplicate_entries_that_add_up_to_infinity_are_refused_before_anything_i
 BAD_PARAMETERS = [
     ({"epsilon": 0}, "epsilon=0"),
     ({"epsilon": -1.0}, "epsilon=-1.0"),
+    ({"epsilon": 1e-300}, "epsilon=1e-300, but it must be a number of at least 1e-06"),
+    ({"epsilon": 9.9e-7}, "epsilon=9.9e-07, but it must be a number of at least 1e-06"),
     ({"epsilon": float("nan")}, "epsilon=nan"),
     ({"epsilon": "1"}, "epsilon='1'"),
     ({"epsilon": True}, "epsilon=True"),

@@ -5,7 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+# Budgets of fits and of what is calibrated numerically. Below, Renyi orders and privacy losses run into rounding, and
+# noise drowns the sum of a million records.
+SMALLEST_EPSILON = 1e-6
 AIM = 5e-4  # relative distance from the target at which the search for a noise scale aims
+# Guesses are right to a factor of a few, of thousands where other costs leave next to nothing. Beyond e^20 of one what
+# is left is rounding, such as deltas that a profile cannot tell from 0.
+_FARTHEST = 20.0
 
 
 def check_range(
@@ -88,7 +94,13 @@ def smallest_true(condition: Callable[[float], bool], low: float, high: float, r
 
 
 def safe_log_noise(reached: Callable[[float], float], epsilon: float, guess: float, floor: float) -> float:
-    """Log noise at which a decreasing epsilon lies in [(1 - 1e-3) target, target], by the Illinois method."""
+    """Log noise at which a decreasing epsilon lies in [(1 - 1e-3) target, target], by the Illinois method.
+
+    Raises
+    ------
+    ValueError
+        If no noise near the guess is seen to be enough.
+    """
     answer: float | None = None
 
     def excess(log_sigma: float) -> float:
@@ -97,12 +109,17 @@ def safe_log_noise(reached: Callable[[float], float], epsilon: float, guess: flo
         if epsilon * (1.0 - 2.0 * AIM) <= value <= epsilon:
             answer = log_sigma
         # bounded, or an epsilon of 0 or infinity would rule the secant
-        return min(2.0, max(-2.0, math.log(max(value, 1e-300) / (epsilon * (1.0 - AIM)))))
+        return min(2.0, max(-2.0, math.log(value) - math.log(epsilon * (1.0 - AIM)))) if value > 0.0 else -2.0
 
     low = high = guess
     at_low = at_high = excess(guess)
     step = 0.25
     while at_high > 0.0 and answer is None:
+        if high + step > guess + _FARTHEST:
+            raise ValueError(
+                f"A budget of {epsilon:g} is too small: no noise was seen to keep within it, rounding included; raise "
+                "epsilon or delta."
+            )
         low, at_low, high, step = high, at_high, high + step, 1.5 * step
         at_high = excess(high)
     while at_low <= 0.0 and answer is None:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtri
 
-from dpskl.accounting._numeric import AIM, check_range, safe_log_noise, smallest_true
+from dpskl.accounting._numeric import AIM, SMALLEST_EPSILON, check_range, safe_log_noise, smallest_true
 from dpskl.accounting.conversion import bounded_range_rdp, gaussian_delta, sampled_pure_rdp
 from dpskl.accounting.costs import AboveThresholdCost, BoundedRangeCost, Cost, SampledGaussianCost, compose
 from dpskl.accounting.stopping_game import smallest_query_scale
@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 _MARGIN = 1e-10
+_ROUNDING = 2.0**-48  # relative, of a few sums and logarithms
 
 
 def gaussian_mu(epsilon: float, delta: float, shift: float = 0.0) -> float:
@@ -111,7 +112,7 @@ def rdp_order(epsilon: float, delta: float) -> RDPOrder:
     Parameters
     ----------
     epsilon : float
-        Budget, in (0, inf]; ``inf`` allows everything.
+        Budget, in [1e-6, inf]; ``inf`` allows everything.
     delta : float
         Budget, in (0, 1), ends excluded.
 
@@ -137,7 +138,7 @@ def rdp_order(epsilon: float, delta: float) -> RDPOrder:
     >>> round(order.alpha, 2), round(order.budget, 6), round(order.rho, 8)
     (21.98, 0.535455, 0.02435597)
     """
-    epsilon = check_range("epsilon", epsilon, 0.0, open_low=True)
+    epsilon = check_range("epsilon", epsilon, SMALLEST_EPSILON)
     delta = check_range("delta", delta, 0.0, 1.0, open_low=True, open_high=True)
     if epsilon == math.inf:
         return RDPOrder(2.0, math.inf, math.inf)
@@ -155,7 +156,10 @@ def rdp_order(epsilon: float, delta: float) -> RDPOrder:
         negative_rho, bounds=(start - 0.25, start + 0.25), method="bounded", options={"xatol": 1e-10}
     )
     alpha = 1.0 + math.exp(float(found.x))
-    allowed = budget(math.log(alpha - 1.0))
+    # the terms of the budget cancel where delta is small, and a total is converted back with the same rounding
+    excess = alpha - 1.0
+    terms = epsilon + math.log1p(1.0 / excess) + (math.log1p(excess) - math.log(delta)) / excess
+    allowed = budget(math.log(excess)) - _ROUNDING * terms
     return RDPOrder(alpha, allowed, allowed / alpha)
 
 
@@ -168,7 +172,7 @@ def sampled_noise_multiplier(
     Parameters
     ----------
     epsilon : float
-        Budget of all releases together, in (0, inf]; ``inf`` asks for no noise.
+        Budget of all releases together, in [1e-6, inf]; ``inf`` asks for no noise.
     delta : float
         Budget, in (0, 1), ends excluded.
     sampling_rate : float
@@ -189,7 +193,8 @@ def sampled_noise_multiplier(
     Raises
     ------
     ValueError
-        If a value is outside its range, or the other costs leave nothing.
+        If a value is outside its range, the other costs leave nothing, or delta is so small that rounding hides what
+        noise does.
 
     Notes
     -----
@@ -201,7 +206,7 @@ def sampled_noise_multiplier(
     >>> round(sampled_noise_multiplier(1.0, 1e-6, 0.1, 50), 2)
     3.3
     """
-    epsilon = check_range("epsilon", epsilon, 0.0, open_low=True)
+    epsilon = check_range("epsilon", epsilon, SMALLEST_EPSILON)
     delta = check_range("delta", delta, 0.0, 1.0, open_low=True, open_high=True)
     rate = check_range("sampling_rate", sampling_rate, 0.0, 1.0, open_low=True)
     if count != int(count) or count < 1:
@@ -312,7 +317,7 @@ def bounded_range_epsilon(epsilon: float, delta: float, count: int) -> float:
     Parameters
     ----------
     epsilon : float
-        Budget of all releases together, in (0, inf]; ``inf`` asks for no noise.
+        Budget of all releases together, in [1e-6, inf]; ``inf`` asks for no noise.
     delta : float
         Budget, in [0, 1). At 0 ranges add up, as pure guarantees do.
     count : int
@@ -337,7 +342,7 @@ def bounded_range_epsilon(epsilon: float, delta: float, count: int) -> float:
     >>> 0.999 <= compose([(BoundedRangeCost(each), 20)]).epsilon(1e-6) <= 1.0
     True
     """
-    epsilon = check_range("epsilon", epsilon, 0.0, open_low=True)
+    epsilon = check_range("epsilon", epsilon, SMALLEST_EPSILON)
     delta = check_range("delta", delta, 0.0, 1.0, open_high=True)
     if count != int(count) or count < 1:
         raise ValueError(f"count must be an integer of at least 1, got {count!r}.")
