@@ -15,7 +15,7 @@ from whitening_variants import VARIANTS
 from dpskl.accounting import gaussian_mu
 
 Cells = dict[tuple[str, str, float, str], dict[str, Any]]
-_NOISE_EDGES = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, np.inf)
+_NOISE_EDGES = (0.0, 0.5, 1.0, 2.0, 4.0, 10.0, 20.0, 50.0, np.inf)
 _SIGNAL_EDGES = (0.0, 3.0, 12.0, 48.0, 200.0, 1000.0, np.inf)
 _FULL_SHARE = 0.2  # of mu^2, for the full second moment
 
@@ -154,7 +154,7 @@ def _threshold(cells: Cells) -> str:
         "### Full or diagonal second moment\n\n"
         "Differences are full minus diagonal, in percentage points, paired over folds, with standard errors. *Noise* "
         "is the spectral norm of the noise in the full second moment over its mean eigenvalue: the rule takes the full "
-        "one up to 10, and up to D = 1000 (the summary leaves larger D out).\n\n"
+        "one up to 4, and up to D = 1000 (the summary leaves larger D out).\n\n"
         + markdown(["noise", "sets", "cells", "accuracy", "area under the curve", "range of the latter"], summary)
         + "\n\n"
         + markdown(

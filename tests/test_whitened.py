@@ -438,7 +438,7 @@ def test_the_choice_of_whitening_is_public_and_follows_the_noise():
     assert not is_diagonal(epsilon=inf, n_features=100)
     n = isqrt(10**8)  # between the thresholds of the two relations
     noise = sqrt(2) * 21**1.5 / (gaussian_mu(1.0, 1e-6) * sqrt(0.2) * n)
-    n = int(n * noise / 8)
+    n = int(n * noise / 3.2)
     assert not is_diagonal(n_samples=n, n_features=20)
     assert is_diagonal(n_samples=n, n_features=20, neighbours="replace_one")
 

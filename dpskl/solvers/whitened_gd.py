@@ -24,13 +24,14 @@ Array = np.ndarray[Any, Any]
 # Share of mu^2 for the second moment: accuracy is flat between 0.07 and 0.3 for the full one.
 _SHARE_FULL = 0.20
 _SHARE_DIAGONAL = 0.05
-# The full one is used while its noise, in units of its mean eigenvalue, and its dimension are at most these.
-_LARGEST_NOISE = 10.0
-_LARGEST_DIMENSION = 1000
 # Ridge of the whitener as a multiple of the norm of the noise in the second moment, and its least value where there is
 # little noise: one-hot rows are rank deficient. Both relative to the squared row norm, the second times 1 / D.
 _NOISE_SHARE = 0.25
 _LEAST_RIDGE = 1e-6
+# The full one is used while the ridge that its noise asks for is at most its mean eigenvalue, so that the directions of
+# at least mean variance still are told apart, and while its dimension is affordable.
+_LARGEST_RIDGE = 1.0
+_LARGEST_DIMENSION = 1000
 _LEAST_PENALTY = 1e-300  # its inverse is the effective C
 _MOMENTUM = 0.75
 # A budget far from rounding: the squares of all mu must not sum to more than that of the budget.
@@ -88,7 +89,8 @@ class WhitenedGD(Solver):
         Number ``T`` of gradients. More cost time and no privacy, since the noise is calibrated for all of them.
     whitening : {"auto", "full", "diagonal"}, default="auto"
         The whole second moment, which takes D x D work for D weights, or its diagonal. ``"auto"``: the whole one
-        unless ``D > 1000`` or the norm of its noise is more than ten times its mean eigenvalue: a public decision.
+        unless ``D > 1000`` or the ridge of its whitener (see the rules) would be above its mean eigenvalue, which
+        leaves little to whiten: a public decision.
 
     Notes
     -----
@@ -171,7 +173,7 @@ class WhitenedGD(Solver):
         # sqrt(2 D) times the noise of an entry is the spectral norm of the noise, and 1 / D the mean eigenvalue
         sensitivity = sqrt(contributions(facts.neighbours))
         noise = sensitivity * sqrt(2.0) * facts.n_weights**1.5 / (mu * sqrt(_SHARE_FULL) * facts.n_samples)
-        return noise <= _LARGEST_NOISE and facts.n_weights <= _LARGEST_DIMENSION
+        return _NOISE_SHARE * noise <= _LARGEST_RIDGE and facts.n_weights <= _LARGEST_DIMENSION
 
     def _descent(self, facts: PublicFacts, mu: float, is_full: bool, moment: SecondMoment) -> _Descent:
         constants = _LOGISTIC if isinstance(facts.loss, Logistic) else _HINGE
