@@ -34,7 +34,7 @@ __all__ = ["PrivateClassifier", "PrivateLinearClassifier"]
 # Value of the constant column as a multiple of data_norm. Its square is what an intercept adds to the squared
 # sensitivity, its inverse square what it adds to the penalty of the intercept.
 _INTERCEPT_RATIO = 0.3
-# mu n / D below which every solver is near chance, see docs/solvers.md
+# mu n / D below which noise costs several points of accuracy whatever the solver, see docs/solvers.md
 _LEAST_SIGNAL = 2.0
 
 
@@ -46,8 +46,8 @@ def _warn_of_weak_signal(facts: PublicFacts, epsilon: float, delta: float) -> No
         ratio = "mu n / D" if facts.neighbours == "add_remove" else "mu n / (2 D)"
         warnings.warn(
             f"{ratio} = {signal:.2g} is below {_LEAST_SIGNAL:g}, with n = {facts.n_samples} records, D = "
-            f"{facts.n_weights} weights, and mu = {mu:.2g} for epsilon={epsilon:g} and delta={delta:g}: noise "
-            "outweighs most of what could be learnt; raise epsilon, or take more records or fewer features",
+            f"{facts.n_weights} weights, and mu = {mu:.2g} for epsilon={epsilon:g} and delta={delta:g}: the "
+            "noise will cost much of what could be learnt; raise epsilon, or take more records or fewer features",
             WeakSignalWarning,
             stacklevel=3,
         )
