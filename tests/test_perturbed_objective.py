@@ -11,7 +11,8 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from dpskl.accounting import ReplaceOneObjectiveCost, gaussian_delta
-from dpskl.losses import HuberHinge, Logistic
+from dpskl.losses import HuberHinge, Logistic, Softmax
+from dpskl.mechanisms import minimiser
 from dpskl.mechanisms.minimiser import certified_minimum, rounding_bound
 from dpskl.mechanisms.noise import SeededNoise
 from dpskl.mechanisms.perturbed_objective import calibrate_perturbed_objective
@@ -237,6 +238,46 @@ def test_many_features_use_conjugate_gradients_and_are_certified_too(loss):
     linear = np.random.default_rng(1).normal(size=problem.n_weights)
     w = certified_minimum(problem, 0.5, linear, 1e-6, lambda norm: 0.0)
     assert np.linalg.norm(problem.gradient_sum(w) + 0.5 * w + linear) <= 1e-6
+
+
+@pytest.mark.parametrize("failure", ["no Newton step is left", "no step decreases the objective"])
+@pytest.mark.parametrize("loss", [Logistic(), HuberHinge(0.5), HuberHinge(0.1), Softmax()], ids=repr)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_where_newtons_method_fails_gradient_descent_certifies_within_its_bound(loss, failure, dtype, monkeypatch):
+    if failure == "no Newton step is left":
+        monkeypatch.setattr(minimiser, "_NEWTON_STEPS", 0)
+    else:
+        monkeypatch.setattr(minimiser, "_line_search", lambda *_: 0.0)
+    rng = np.random.default_rng(3)
+    n, d, outputs = 80, 4, 3 if isinstance(loss, Softmax) else 1
+    X = rng.normal(size=(n, d)).astype(dtype)
+    targets = rng.integers(0, 3, n) if outputs == 3 else np.where(X[:, 0] + rng.normal(size=n) > 0, 1.0, -1.0)
+    problem = Problem(X, targets, loss, data_norm=1.0, intercept=0.3, n_outputs=outputs)
+    ridge, linear = 1.0, rng.normal(size=problem.zeros().shape)
+    L, B = loss.gradient_bound(outputs) * problem.row_bound, loss.curvature_bound * problem.row_bound**2
+    size = float(np.linalg.norm(linear))
+    at_zero = float(problem.losses(problem.scores(problem.zeros())).sum())
+
+    def allowance(norm):
+        return rounding_bound(n, d, outputs * n * L, n * B, ridge, norm, size)
+
+    # the smallest tolerance that the theorem admits
+    tolerance = 10 * allowance(np.sqrt(2 * at_zero / ridge) + 2 * size / ridge)
+    smoothness = ridge + n * B
+    most = 1.04 * smoothness / ridge * np.log(4 * smoothness * (at_zero + size**2 / 2 / ridge) / tolerance**2)
+    points, gradient_sum = [], problem.gradient_sum
+    monkeypatch.setattr(problem, "gradient_sum", lambda w: points.append(w) or gradient_sum(w))
+    found = certified_minimum(problem, ridge, linear, tolerance, allowance)
+    assert np.linalg.norm(gradient_sum(found) + ridge * found + linear) + allowance(np.linalg.norm(found)) <= tolerance
+    assert 10 < len(points) <= most
+    assert max(float(np.linalg.norm(w)) for w in points) <= (n * L + size) / ridge
+    values = [
+        float(problem.losses(problem.scores(w)).sum() + ridge * (w * w).sum() / 2 + (linear * w).sum()) for w in points
+    ]
+    assert max(np.diff(values)) <= 1e-13 * values[0]
+    monkeypatch.undo()
+    exact = certified_minimum(problem, ridge, linear, tolerance, allowance)
+    assert np.linalg.norm(found - exact) <= 2 * tolerance / ridge
 
 
 @pytest.mark.slow

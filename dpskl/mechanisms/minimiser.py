@@ -2,8 +2,9 @@
 
 Objective and output perturbation reason about *the* minimiser. What a computer finds is close to it, and how
 close is certified: by strong convexity ``||w - w*|| <= ||grad J(w)|| / ridge``. Whether the certificate was reached
-is itself a function of the data, so the tolerance is set from public numbers to lie far above rounding, and
-Newton's method goes on until it is met.
+is itself a function of the data, so it must be reached on every data set: the tolerance is set from public numbers to
+lie far above rounding, and where Newton's method does not meet it, gradient descent does, by a theorem. Only the
+running time depends on the data.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ Array = np.ndarray[Any, Any]
 
 # Forming the Hessian costs d products with a vector; conjugate gradients need about as many when it is hard.
 _DIRECT_FEATURES = 512
-_MAX_ITERATIONS = 10_000
+# Most that was seen is 2,632 (Huber hinge, h = 1e-5, condition number 1e10); usual is below 30.
+_NEWTON_STEPS = 100_000
 _UNIT = 2.0**-53
 
 
@@ -71,7 +73,8 @@ def certified_minimum(
         Positive.
     linear : ndarray of shape (n_weights,) or (n_weights, n_outputs)
     tolerance : float
-        Bound on the norm of the exact gradient at the returned point.
+        Bound on the norm of the exact gradient at the returned point, at least ten times ``allowance`` at every ``w``
+        with ``J(w) <= J(0)`` and ``||w|| <= (sum_i sup ||grad l_i|| + ||linear||) / ridge``.
     allowance : callable
         Bound on the rounding error of the computed gradient, given ``||w||``.
 
@@ -80,11 +83,14 @@ def certified_minimum(
     Safeguarded Newton: a Newton direction (Cholesky up to 512 features, conjugate gradients beyond and for the
     softmax), then halving steps. The objective is strongly convex with a Lipschitz gradient, piecewise
     smooth at worst, so it converges from everywhere and in the end superlinearly (Pang & Qi 1995).
+
+    How many steps that takes has no useful bound. After 100,000, or where rounding leaves no step that decreases ``J``,
+    gradient descent starts at zero, whose number of steps has one: see :func:`_descend`. Nothing is ever raised.
     """
     weights = problem.zeros()
     is_margin = isinstance(problem.loss, MarginLoss)
     direct = is_margin and problem.n_weights <= _DIRECT_FEATURES
-    for _ in range(_MAX_ITERATIONS):
+    for _ in range(_NEWTON_STEPS):
         if direct:
             gradient, hessian = problem.gradient_hessian(weights)
         elif is_margin:
@@ -104,8 +110,35 @@ def certified_minimum(
             accuracy = max(min(0.5, sqrt(norm / max(1.0, problem.n_samples))) * norm, 0.1 * tolerance)
             direction = -_conjugate_gradients(product, ridge, gradient, accuracy)
         step = _line_search(problem, weights, direction, ridge, linear, float(np.vdot(gradient, direction)))
+        if not step:
+            break
         weights = weights + step * direction
-    raise AssertionError("Newton's method did not certify a strongly convex minimum: this is a bug in dpskl")
+    return _descend(problem, ridge, linear, tolerance, allowance)
+
+
+def _descend(
+    problem: Problem, ridge: float, linear: Array, tolerance: float, allowance: Callable[[float], float]
+) -> Array:
+    r"""Return a point as :func:`certified_minimum` promises it, by gradient descent from zero.
+
+    Notes
+    -----
+    Steps of ``1 / S``, ``S = ridge + n B`` a bound on the Hessian. With an error of norm ``e`` in the gradient ``g`` a
+    step lowers ``J`` by at least ``(||g||^2 - e^2) / (2 S)``. Short of the certificate ``||g||`` is at least
+    ``tolerance - 2 allowance``, and the rounding of the gradient and of the step is at most ``1.4 allowance``, so with
+    ``tolerance >= 10 allowance`` that is at least ``0.97 ||g||^2 / (2 S) >= 0.97 (ridge / S) (J - min J)``. Hence ``J``
+    falls, ``||w||`` stays in the set for which the tolerance is made, and ``J - min J`` reaches
+    ``(tolerance - 2 allowance)^2 / (2 S)``, which implies the certificate, after at most
+    ``1.04 (S / ridge) log(4 S (J(0) - min J) / tolerance^2)`` steps (Polyak 1963, with errors).
+    """
+    assert problem.loss is not None
+    smoothness = ridge + problem.n_samples * problem.loss.curvature_bound * problem.row_bound**2 * (1 + 1e-9)
+    weights = problem.zeros()
+    while True:  # ends by the theorem
+        gradient = problem.gradient_sum(weights) + (ridge * weights + linear)
+        if float(np.linalg.norm(gradient)) + allowance(float(np.linalg.norm(weights))) <= tolerance:
+            return weights
+        weights = weights - gradient / smoothness
 
 
 def _conjugate_gradients(product: Callable[[Array], Array], ridge: float, target: Array, accuracy: float) -> Array:
@@ -134,7 +167,7 @@ def _line_search(
     linear: Array,
     slope: float,
 ) -> float:
-    """Return the first of 1, 1/2, 1/4, ... that decreases the objective enough: two passes, whatever the trials.
+    """Return the first of 1, 1/2, 1/4, ... that decreases the objective enough, or 0: two passes, whatever the trials.
 
     Enough is Armijo's rule, or, where the decrease drowns in rounding, Hager & Zhang's (2005, eq. 4.1)
     approximate Wolfe rule, which looks at the slope instead of the value.
@@ -158,4 +191,4 @@ def _line_search(
             if new_slope <= -0.8 * slope:
                 return step
         step /= 2
-    return 1.0
+    return 0.0

@@ -78,8 +78,9 @@ class PerturbedObjective(Mechanism):
       through the data set without the record; several outputs are composed as (epsilon / K, delta / K) each.
 
     Preconditions: ``ridge > 0`` fixed beforehand on every coordinate; a convex loss with Lipschitz gradient; all
-    scales public. The certificate cannot fail short of a bug: a fit that raises for lack of convergence, made
-    visible, would void the guarantee.
+    scales public. The certificate cannot fail, since gradient descent reaches it where Newton's method does not
+    (:mod:`dpskl.mechanisms.minimiser`): a fit that raises for lack of convergence, made visible, would void the
+    guarantee. The tolerance is made for ``||b||`` below a figure that it exceeds with a probability of 1e-20.
     """
 
     linear_scale: float

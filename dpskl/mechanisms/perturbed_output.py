@@ -38,7 +38,8 @@ class PerturbedOutput(Mechanism):
 
     Preconditions: those of the training, which are convex losses, rows within their norm, and ridge, steps and sizes
     that are public; and that training cannot fail. The gradient methods do a fixed amount of work; a minimum
-    is certified to a tolerance ten times above what rounding allows for on any data set.
+    is certified to a tolerance ten times above what rounding allows for on any data set, and always found
+    (:mod:`dpskl.mechanisms.minimiser`). How long that takes depends on the data.
     """
 
     training: StableTraining

@@ -39,7 +39,9 @@ class ObjectivePerturbation(Solver):
     Losses must be smooth: logistic and Huber. More than two classes are ``K`` independent one-vs-rest problems
     that share the budget by Gaussian composition, each paying for its own determinant.
 
-    Solved by Newton's method to a gradient norm that is certified; no failure is possible short of a bug.
+    Solved by Newton's method to a gradient norm that is certified. It cannot fail: where Newton's method does not get
+    there, gradient descent does, in a number of steps that has a public bound of the order of ``1 + n B / ridge``. How
+    long a fit takes depends on the data.
 
     References
     ----------

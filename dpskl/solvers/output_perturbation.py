@@ -71,7 +71,10 @@ class OutputPerturbation(Solver):
     other. Its duality gap as a solution for the hinge itself is at most ``h / 8`` for each record, on any data.
 
     Nothing can fail once the budget is charged: the gradient methods do a fixed amount of work, and a minimum is
-    certified to a tolerance that rounding cannot reach, short of a bug.
+    certified to a tolerance that rounding cannot reach, by Newton's method or, where that does not get there, by
+    gradient descent, in a number of steps that has a public bound of the order of ``1 + n B / ridge``. How long
+    ``"exact"`` takes depends on the data: usually below 30 Newton steps, up to thousands with ``min_ridge=0`` and a
+    Huber hinge of tiny ``h``.
 
     References
     ----------
