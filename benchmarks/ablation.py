@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-import threadpoolctl
 from ablation_tables import report
-from common import SETS, TITLES, add_common_options, available, describe_run, write_result
-from fits import DELTA, MODELS, Cell, Protocol, constant, run_cells
+from common import SETS, TITLES, add_common_options, write_result
+from fits import MODELS, Cell, add_protocol_options, begin, constant, run_cells
 
 from dpskl.losses import Logistic
 from dpskl.solvers import make_solver
@@ -126,10 +125,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--data", nargs="+", choices=tuple(TITLES), default=SETS)
     parser.add_argument("--models", nargs="+", choices=tuple(MODELS), default=("logistic", "svm"))
     parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
-    parser.add_argument("--folds", type=int, default=3)
-    parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first split; the noise has none")
-    parser.add_argument("--jobs", type=int, default=1, help="processes, each with --threads BLAS threads")
+    add_protocol_options(parser, folds=3, repeats=1)
     add_common_options(parser, NAME)
     options = parser.parse_args()
     if "line_search" in options.rules:
@@ -163,20 +159,12 @@ def _describe(name: str, options: argparse.Namespace, names: list[str], places: 
 def main() -> None:
     """Run the cells of all rules once each, write the result and print a table for each rule."""
     options = parse()
-    names = available(options.data)
+    names, protocol, document = begin(options)
     if not names:
         return
-    with threadpoolctl.threadpool_limits(options.threads, user_api="blas"):
-        run = describe_run()
-    protocol = Protocol(options.folds, options.repeats, options.seed, options.threads)
     places: dict[Cell, int] = {}
     rules = [_describe(name, options, names, places) for name in options.rules]
-    document = {
-        "run": run,
-        "protocol": {"delta": DELTA, **vars(protocol), "jobs": options.jobs},
-        "rules": rules,
-        "cells": run_cells(places, protocol, options.jobs),
-    }
+    document |= {"rules": rules, "cells": run_cells(places, protocol, options.jobs)}
     write_result(options.name, options.quick, document)
     print(report(document))
 

@@ -13,10 +13,9 @@ from __future__ import annotations
 import argparse
 from itertools import product
 
-import threadpoolctl
 from accuracy_tables import report
-from common import SETS, TITLES, add_common_options, available, describe_run, write_result
-from fits import BASELINES, DELTA, MODELS, Cell, Protocol, run_cells
+from common import SETS, TITLES, add_common_options, write_result
+from fits import BASELINES, DELTA, MODELS, Cell, add_protocol_options, begin, run_cells
 
 from dpskl.solvers import solver_names
 
@@ -49,10 +48,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--models", nargs="+", choices=tuple(MODELS), default=tuple(MODELS))
     parser.add_argument("--solvers", nargs="+", choices=[*solver_names(), *VARIANTS, *BASELINES], default=SOLVERS)
     parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
-    parser.add_argument("--folds", type=int, default=5)
-    parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first split; the noise has none")
-    parser.add_argument("--jobs", type=int, default=1, help="processes, each with --threads BLAS threads")
+    add_protocol_options(parser, folds=5, repeats=2)
     add_common_options(parser, NAME)
     options = parser.parse_args()
     if options.quick:
@@ -65,23 +61,16 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     """Run the cells, write the result and print its tables."""
     options = parse()
-    names = available(options.data)
+    names, protocol, document = begin(options)
     if not names:
         return
-    with threadpoolctl.threadpool_limits(options.threads, user_api="blas"):
-        run = describe_run()
-    protocol = Protocol(options.folds, options.repeats, options.seed, options.threads)
     cells = []
     for data, label, model, epsilon in product(names, options.solvers, options.models, options.epsilons):
         solver, parameters, delta = VARIANTS.get(label, (label, (), DELTA))
         is_refused = solver not in (*solver_names(MODELS[model][1]), *BASELINES)
         if not is_refused and (solver != "lbfgs" or model == "logistic"):
             cells.append(Cell(data, model, solver, epsilon, parameters, label=label, delta=delta))
-    document = {
-        "run": run,
-        "protocol": {"delta": DELTA, **vars(protocol), "jobs": options.jobs},
-        "cells": run_cells(cells, protocol, options.jobs),
-    }
+    document["cells"] = run_cells(cells, protocol, options.jobs)
     write_result(options.name, options.quick, document)
     print(report(document))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 import warnings
@@ -17,7 +18,7 @@ import joblib
 import numpy as np
 import scipy.sparse as sp
 import threadpoolctl
-from common import load, mean_and_error
+from common import available, describe_run, load, mean_and_error
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
@@ -66,6 +67,23 @@ class Protocol:
     repeats: int
     seed: int = 0
     threads: int = 1
+
+
+def add_protocol_options(parser: argparse.ArgumentParser, folds: int, repeats: int) -> None:
+    """Add ``--folds``, ``--repeats``, ``--seed`` and ``--jobs``."""
+    parser.add_argument("--folds", type=int, default=folds)
+    parser.add_argument("--repeats", type=int, default=repeats)
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first split; the noise has none")
+    parser.add_argument("--jobs", type=int, default=1, help="processes, each with --threads BLAS threads")
+
+
+def begin(options: argparse.Namespace) -> tuple[list[str], Protocol, dict[str, Any]]:
+    """Return the sets that can be read, the protocol, and a result file's ``run`` and ``protocol``."""
+    names = available(options.data)
+    with threadpoolctl.threadpool_limits(options.threads, user_api="blas"):
+        run = describe_run()
+    protocol = Protocol(options.folds, options.repeats, options.seed, options.threads)
+    return names, protocol, {"run": run, "protocol": {"delta": DELTA, **vars(protocol), "jobs": options.jobs}}
 
 
 def constant(name: str) -> Any:

@@ -16,9 +16,8 @@ import argparse
 from itertools import product
 from typing import Any
 
-import threadpoolctl
-from common import TITLES, add_common_options, available, describe_run, write_result
-from fits import DELTA, MODELS, Cell, Protocol, run_cells
+from common import TITLES, add_common_options, write_result
+from fits import MODELS, Cell, add_protocol_options, begin, run_cells
 from made_sets import MADE_SETS
 from whitening_tables import report
 from whitening_variants import VARIANTS
@@ -63,10 +62,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--data", nargs="+", choices=tuple(TITLES))
     parser.add_argument("--models", nargs="+", choices=tuple(MODELS))
     parser.add_argument("--epsilons", nargs="+", type=float)
-    parser.add_argument("--folds", type=int, default=5)
-    parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first split; the noise has none")
-    parser.add_argument("--jobs", type=int, default=1, help="processes, each with --threads BLAS threads")
+    add_protocol_options(parser, folds=5, repeats=2)
     add_common_options(parser, "")
     options = parser.parse_args()
     for name, value in STUDIES[options.study].items():
@@ -83,22 +79,14 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     """Run the cells, write the result and print its table."""
     options = parse()
-    names = available(options.data)
+    names, protocol, document = begin(options)
     if not names:
         return
-    with threadpoolctl.threadpool_limits(options.threads, user_api="blas"):
-        run = describe_run()
-    protocol = Protocol(options.folds, options.repeats, options.seed, options.threads)
     cells = [
         Cell(data, model, "whitened_gd", epsilon, VARIANTS[label].parameters, label=label, variant=label)
         for data, model, epsilon, label in product(names, options.models, options.epsilons, options.variants)
     ]
-    document = {
-        "run": run,
-        "study": options.study,
-        "protocol": {"delta": DELTA, **vars(protocol), "jobs": options.jobs},
-        "cells": run_cells(cells, protocol, options.jobs),
-    }
+    document |= {"study": options.study, "cells": run_cells(cells, protocol, options.jobs)}
     write_result(options.name, options.quick, document)
     print(report(document))
 
