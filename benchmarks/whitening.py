@@ -2,7 +2,7 @@
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/whitening.py --study ingredients --jobs 2
 
-* ingredients: the solver with one idea taken away, on three sets, beside the figures of the prototype;
+* ingredients: the solver with one idea taken away, on three sets, beside the figures of an independent implementation;
 * constants: full or diagonal second moment, and the growth of the clip, on sets of different shape, some of them made
   for the purpose (``made_sets.py``), with the area under the curve where one class is rare.
 

@@ -59,7 +59,7 @@ def _ingredients(cells: Cells) -> str:
         published = prototype["accuracy"].get(label)
         if not published or epsilons != [0.05, 0.2, 0.8]:
             continue
-        rows.append(["its prototype", *(_joined(f"{value:.2f}" for value in published[data]) for data in sets)])
+        rows.append(["independent", *(_joined(f"{value:.2f}" for value in published[data]) for data in sets)])
         gaps = [
             [_marked(mean - value, error) for (mean, error), value in zip(entry, published[data], strict=True)]
             for data, entry in zip(sets, ours, strict=True)
@@ -71,8 +71,9 @@ def _ingredients(cells: Cells) -> str:
     return (
         "### What an ingredient is worth\n\n"
         f"Test accuracy in percent, {model} loss, at epsilon {_joined(f'{e:g}' for e in epsilons)}; standard errors up "
-        f"to {max(errors):.2f}. Prototype: {prototype['protocol']}; the star marks a difference of more than two "
-        f"standard errors, the prototype's fits taken to scatter as ours do: {beyond} of {len(differences)}.\n\n"
+        f"to {max(errors):.2f}. *independent* is an implementation that is not in this repository "
+        f"({prototype['protocol']}); the star marks a difference of more than two standard errors, its fits taken to "
+        f"scatter as ours do: {beyond} of {len(differences)}.\n\n"
         + markdown(["variant", *(TITLES[data] for data in sets)], rows)
     )
 

@@ -61,31 +61,33 @@ class Variant(NamedTuple):
     patches: tuple[tuple[str, Any], ...] = ()
 
 
+_FULL = (("whitening", "full"),)  # as the prototype's
+
 VARIANTS = {
     "default": Variant("the defaults"),
-    "full": Variant("full second moment", (("whitening", "full"),)),
+    "full": Variant("full second moment", _FULL),
     "diagonal": Variant("diagonal only", (("whitening", "diagonal"),)),
     "raw_clip": Variant(
         f"full; clipped before whitening, at {_RAW_CLIP}",
-        (("whitening", "full"),),
+        _FULL,
         (("dpskl.mechanisms.whitened_gradient.WhitenedGradient.release", _clipped_before),),
     ),
-    "uniform": Variant("no whitening", (), ((f"{_SOLVER}.Whitener", _Uniform),)),
+    "uniform": Variant("no whitening", _FULL, ((f"{_SOLVER}.Whitener", _Uniform),)),
     "raw": Variant(
         "no change of coordinates, clip 0.5, 20 times the time",
-        (),
+        _FULL,
         ((f"{_SOLVER}.Whitener", _Raw), *_constants(time=60.0, clip=0.5, largest_clip=0.5)),
     ),
-    "clip_1": Variant("clip of 1 at every budget", (), _constants(clip=1.0)),
-    "largest_step": Variant("step of 1 at every budget", (), _constants(time=1e9, caps=(1.0, 0.4))),
-    "no_momentum": Variant("no momentum", (), ((f"{_SOLVER}._MOMENTUM", 0.0),)),
+    "clip_1": Variant("full, clip of 1 at every budget", _FULL, _constants(clip=1.0)),
+    "largest_step": Variant("full, step of 1 at every budget", _FULL, _constants(time=1e9, caps=(1.0, 0.4))),
+    "no_momentum": Variant("full, no momentum", _FULL, ((f"{_SOLVER}._MOMENTUM", 0.0),)),
     "fixed_clip": Variant("clip does not grow", (), ((f"{_SOLVER}._GROWTH_FROM", 1e9),)),
     "diagonal_fixed_clip": Variant(
         "diagonal only, clip does not grow", (("whitening", "diagonal"),), ((f"{_SOLVER}._GROWTH_FROM", 1e9),)
     ),
     "no_momentum_fixed_clip": Variant(
         "full, no momentum, clip does not grow",
-        (("whitening", "full"),),
+        _FULL,
         ((f"{_SOLVER}._MOMENTUM", 0.0), (f"{_SOLVER}._GROWTH_FROM", 1e9)),
     ),
     "growth_from_3": Variant("clip grows from q = 3", (), ((f"{_SOLVER}._GROWTH_FROM", 3.0),)),

@@ -59,8 +59,8 @@ _PARAMETERS = """
     feature_names_in_ : ndarray of shape (n_features,)
         Where ``X`` has column names.
     n_iter_ : int
-        Number of noisy questions that were planned, or of updates where the solver decides at run time from what it
-        has released.
+        Number of gradients, rounds or minima that were planned, or of updates where the solver decides at run time
+        from what it has released.
     history_ : dict of str to list, or None
         What a solver that decides at run time released along the way; ``None`` for the others.
     privacy_guarantee_ : PrivacyGuarantee or None

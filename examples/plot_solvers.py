@@ -5,7 +5,7 @@ All solvers on one set of records
 ``solver=`` chooses how a budget is spent. This example trains a logistic regression with each solver and its defaults
 at four budgets, and draws the test accuracy. The default, ``"whitened_gd"``, first releases the second moment of the
 rows with noise and then descends in coordinates in which all directions are about equally long; the others are here
-because they are what the literature has, and because three of them can do without ``delta``.
+because they are what the literature has, and because some of them can do without ``delta``.
 
 The records are the survey on extramarital affairs that ships with statsmodels (Fair 1978), one record for each woman.
 """
@@ -36,7 +36,7 @@ occupations = OneHotEncoder(categories=[[1, 2, 3, 4, 5, 6]] * 2, handle_unknown=
 columns = make_column_transformer(
     (PublicScaler(low=low, high=high), list(bounds)), (occupations, ["occupation", "occupation_husb"])
 )
-X_train, X_test, y_train, y_test = train_test_split(columns.fit_transform(frame), y, stratify=y, random_state=0)
+X_train, X_test, y_train, y_test = train_test_split(columns.fit_transform(frame), y, random_state=0)
 
 # %%
 # Three fits for each solver and budget, each with fresh noise.

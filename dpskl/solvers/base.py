@@ -147,8 +147,8 @@ def refuse_pure(name: str, delta: float) -> None:
     if delta == 0:
         raise ValueError(
             f"delta=0 asks for pure differential privacy, which the Gaussian noise of solver={name!r} "
-            "cannot give; choose a delta far below 1/n, solver='output_perturbation', or a smooth loss and "
-            "solver='objective_perturbation'"
+            "cannot give; choose a delta far below 1/n, solver='output_perturbation' or 'privgene', or for a smooth "
+            "loss solver='objective_perturbation'"
         )
 
 
