@@ -7,6 +7,7 @@
 * per_example: the same iteration against one that materialises the gradient of every record;
 * fit: whole fits on Adult against scikit-learn's ``LogisticRegression(C=1)``;
 * solvers: one fit with each solver and each of its methods, dense and CSR, against the same;
+* whitened: the same for ``whitened_gd`` alone, with more repetitions;
 * update: one update of the line-search solvers, all of whose 20 steps fail, over two plain products with X, and against
   code that multiplies by X for each step;
 * losses: the logistic loss against ``np.logaddexp``.
@@ -25,7 +26,7 @@ from common import add_common_options, available, describe_run, markdown, write_
 from speed_fits import fits
 from speed_iterations import iterations, losses, per_example
 from speed_line_search import updates
-from speed_solvers import solvers
+from speed_solvers import solvers, whitened
 
 NAME = "speed"
 PARTS = {
@@ -34,6 +35,7 @@ PARTS = {
     "update": updates,
     "fit": fits,
     "solvers": solvers,
+    "whitened": whitened,
     "losses": losses,
 }
 
@@ -54,7 +56,7 @@ def parse() -> argparse.Namespace:
 def lines(options: argparse.Namespace, has_adult: bool) -> Iterator[dict[str, Any]]:
     """Yield the comparisons of all parts that were asked for."""
     for part in options.parts:
-        repetitions = options.fits if part in ("fit", "solvers") else options.repetitions
+        repetitions = options.fits if part in ("fit", "solvers", "whitened") else options.repetitions
         for line in PARTS[part](repetitions, has_adult):
             yield {"part": part, **line}
 
