@@ -85,8 +85,16 @@ def check_budget(estimator: Any) -> None:
 def check_parameters(estimator: Any) -> None:
     """Raise ValueError for a parameter that no fit of a linear classifier could use; see :func:`check_budget`."""
     check_budget(estimator)
-    check_positive("C", estimator.C)
+    _require(
+        _is_real(estimator.C) and 0 < estimator.C < inf,
+        "C",
+        estimator.C,
+        "a positive finite number; a large one asks for next to no penalty",
+    )
     _require(estimator.C >= _SMALLEST_C, "C", estimator.C, f"at least {_SMALLEST_C:g}, so that its inverse is finite")
+    for name in ("fit_intercept", "verbose"):
+        value = getattr(estimator, name)
+        _require(isinstance(value, bool | np.bool_ | numbers.Integral), name, value, "True or False")
     data_norm, (low, high) = estimator.data_norm, _NORM_RANGE
     _require(
         data_norm is None or (_is_real(data_norm) and low <= data_norm <= high),
@@ -154,7 +162,10 @@ def encode_labels(y: Array, declared: Any) -> tuple[Array, Array]:
     known = np.isin(seen, classes)
     if not known.all():
         # which labels are unknown is a fact about the data: the user has them, so the user may be told
-        raise ValueError(f"y has labels {seen[~known].tolist()!r} that classes={classes.tolist()!r} lacks")
+        raise ValueError(
+            f"y has labels {seen[~known].tolist()!r} that classes={classes.tolist()!r} lacks; declare them too, or "
+            "leave out their records"
+        )
     return classes, np.searchsorted(classes, y)
 
 

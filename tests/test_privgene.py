@@ -348,7 +348,8 @@ def test_the_default_rules_use_public_facts():
         ({"final_step_size": inf}, "final_step_size"),
         ({"clip": "x"}, "clip"),
         ({"population": 1}, "population"),
-        ({"population": 10, "parents": 11}, "parents"),
+        ({"population": 10, "parents": 11}, "parents=11 exceeds population=10"),
+        ({"population": 10, "parents": 0}, "parents=0"),
         ({"population": 10, "parents": 2, "max_iter": 1}, "at least 2"),
     ],
 )

@@ -184,7 +184,9 @@ class PrivGene(Solver):
         check_count("population", self.population, 2, optional=True)
         if self.population is None:
             return
-        check_count("parents", self.parents, 1, self.population)
+        check_count("parents", self.parents)
+        if self.parents > self.population:
+            raise ValueError(f"parents={self.parents} exceeds population={self.population}; lower it")
         if self.max_iter == 1:
             raise ValueError("max_iter=1 leaves a population without parents; choose at least 2")
 
