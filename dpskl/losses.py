@@ -135,7 +135,7 @@ class MarginLoss(Loss):
 
     def values(self, scores: Array, targets: Array) -> Array:
         each = self.value(targets * scores)
-        return each if each.ndim == 1 else each.sum(axis=1)
+        return each if each.ndim == 1 else each.sum(axis=1, dtype=np.float64)
 
     def residuals(self, scores: Array, targets: Array) -> Array:
         slopes = self.slope(targets * scores)
@@ -254,8 +254,10 @@ class HuberHinge(MarginLoss):
 
     def __post_init__(self) -> None:
         low, high = _WIDTHS
-        if not (isinstance(self.h, Real) and not isinstance(self.h, bool) and low <= self.h <= high):
+        if not (isinstance(self.h, Real) and not isinstance(self.h, bool) and low <= float(self.h) <= high):
             raise ValueError(f"h={self.h!r} must be a number from {low:g} to {high:g}, in units of the margin")
+        # a half precision h would make half precision constants of what the proofs use
+        object.__setattr__(self, "h", float(self.h))
 
     @property
     def curvature_bound(self) -> float:  # type: ignore[override]
@@ -293,7 +295,7 @@ class Softmax(Loss):
 
     def values(self, scores: Array, targets: Array) -> Array:
         top = scores.max(axis=1)
-        spread = np.exp(scores - top[:, None]).sum(axis=1)
+        spread = np.exp(scores - top[:, None]).sum(axis=1, dtype=np.float64)
         return np.log(spread) + (top - scores[np.arange(len(scores)), targets])
 
     def residuals(self, scores: Array, targets: Array) -> Array:

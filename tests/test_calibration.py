@@ -159,6 +159,8 @@ def test_a_search_for_noise_ends_whatever_the_budget():
     assert safe_log_noise(lambda log_noise: max(0.0, 1.0 - log_noise), 1e-300, 0.0, -1.0) <= 1.0 + 1e-9
     with pytest.raises(ValueError, match=r"budget of 1 is too small.*raise epsilon or delta"):
         safe_log_noise(lambda log_noise: 2.0, 1.0, 0.0, -1.0)
+    with pytest.raises(ValueError, match=r"budget of 1 is too small.*raise epsilon or delta"):
+        safe_log_noise(lambda log_noise: math.nan, 1.0, 0.0, -1.0)
 
 
 def test_sampled_noise_that_numerics_cannot_tell_is_refused():

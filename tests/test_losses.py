@@ -54,6 +54,14 @@ def test_half_width_outside_its_range_is_refused(h):
         HuberHinge(h)
 
 
+@pytest.mark.parametrize("h", [np.float16(0.1), np.float32(0.3), Fraction(1, 10), 1])
+def test_constants_of_the_huber_hinge_are_those_of_a_float64_width(h):
+    loss = HuberHinge(h)
+    assert type(loss.h) is float
+    assert loss == HuberHinge(float(h))
+    assert loss.curvature_bound == 1 / (2 * float(h))
+
+
 @pytest.mark.parametrize("h", [1e-6, 1e-3, 1.0, 10.0])
 @pytest.mark.parametrize("reach", [1e-3, 1.0, 11.0, 1e4])
 def test_huber_hinge_in_both_precisions_is_as_exact_as_a_line_search_allows_for(h, reach):

@@ -240,6 +240,41 @@ def test_many_features_use_conjugate_gradients_and_are_certified_too(loss):
     assert np.linalg.norm(problem.gradient_sum(w) + 0.5 * w + linear) <= 1e-6
 
 
+def test_a_few_failed_line_searches_do_no_harm(monkeypatch):
+    problem, left, search = random_problem(Logistic()), [3], minimiser._line_search
+    monkeypatch.setattr(minimiser, "_descend", None)  # is not reached
+
+    def fails_at_first(*arguments):
+        left[0] -= 1
+        return 0.0 if left[0] >= 0 else search(*arguments)
+
+    monkeypatch.setattr(minimiser, "_line_search", fails_at_first)
+    linear = np.random.default_rng(1).normal(size=problem.n_weights)
+    w = certified_minimum(problem, 1.0, linear, 1e-7, lambda norm: 0.0)
+    assert left[0] < 0
+    assert np.linalg.norm(problem.gradient_sum(w) + w + linear) <= 1e-7
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Softmax()], ids=repr)
+def test_gradient_descent_converges_where_the_bound_on_the_hessian_is_attained(loss, monkeypatch):
+    """Equal rows and balanced labels: at zero the Hessian is the bound, and steps of 2.3 / S go nowhere."""
+    n, outputs = 80, 2 if isinstance(loss, Softmax) else 1
+    targets = np.arange(n) % 2 if outputs == 2 else np.where(np.arange(n) % 2, 1.0, -1.0)
+    problem = Problem(np.ones((n, 1)), targets, loss, data_norm=1.0, intercept=0.0, n_outputs=outputs)
+    linear = np.full(problem.zeros().shape, 1e-3)
+    linear.flat[0] *= -1
+    steps, gradient_sum = [], problem.gradient_sum
+
+    def counted(w):
+        steps.append(w)
+        assert len(steps) < 2000
+        return gradient_sum(w)
+
+    monkeypatch.setattr(problem, "gradient_sum", counted)
+    w = minimiser._descend(problem, 1.0, linear, 1e-9, lambda norm: 0.0)
+    assert np.linalg.norm(gradient_sum(w) + w + linear) <= 1e-9
+
+
 @pytest.mark.parametrize("failure", ["no Newton step is left", "no step decreases the objective"])
 @pytest.mark.parametrize("loss", [Logistic(), HuberHinge(0.5), HuberHinge(0.1), Softmax()], ids=repr)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -247,6 +282,7 @@ def test_where_newtons_method_fails_gradient_descent_certifies_within_its_bound(
     if failure == "no Newton step is left":
         monkeypatch.setattr(minimiser, "_NEWTON_STEPS", 0)
     else:
+        monkeypatch.setattr(minimiser, "_BLIND_STEPS", 0)
         monkeypatch.setattr(minimiser, "_line_search", lambda *_: 0.0)
     rng = np.random.default_rng(3)
     n, d, outputs = 80, 4, 3 if isinstance(loss, Softmax) else 1

@@ -108,6 +108,8 @@ def safe_log_noise(reached: Callable[[float], float], epsilon: float, guess: flo
         value = reached(log_sigma)
         if epsilon * (1.0 - 2.0 * AIM) <= value <= epsilon:
             answer = log_sigma
+        if not value >= 0.0:
+            return 2.0  # no number is no promise
         # bounded, or an epsilon of 0 or infinity would rule the secant
         return min(2.0, max(-2.0, math.log(value) - math.log(epsilon * (1.0 - AIM)))) if value > 0.0 else -2.0
 

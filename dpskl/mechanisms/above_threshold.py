@@ -77,9 +77,10 @@ def loss_range(mechanism: RaySearch, weights: Array, direction: Array, longest_s
     -------
     float
         The smaller of the clip and the Lipschitz bound, with allowances. Losses are computed in float32: scores of at
-        most ``reach`` meet 5 roundings of 2^-24, values 3, and sums over ``slope_bound^2`` outputs at most 25, so that
-        two losses are off by less than ``2^-17 (slope_bound^2 + slope_bound reach)``. Their sums are made in float64,
-        where a logarithm of a product rounds as terms of size 1 do, however small the clip.
+        most ``reach`` meet 5 roundings of 2^-24 and values, of at most 3.1 + reach, 3. Sums over ``slope_bound^2``
+        outputs are made in float64, so that two losses are off by less than ``2^-17 (slope_bound^2 + slope_bound
+        reach)``. The sums of losses are made in float64 too, where a logarithm of a product rounds as terms of size 1
+        do, however small the clip.
 
     Raises
     ------
