@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from common import TITLES, markdown, mean_and_error
-from fits import BASELINES, figures_of
+from fits import BASELINES, failures, figures_of
 
 LARGE_GAP = 0.3
 YARDSTICKS = json.loads(Path(__file__).with_name("yardsticks.json").read_text())
@@ -70,7 +70,7 @@ class Result:
     def train_loss(self, place: Place, solver: str) -> tuple[float, float] | None:
         """Return mean and standard error of the loss on the training rows."""
         cell = self.cells.get((place, solver))
-        values = [fit["train_loss"] for fit in cell["fits"] if "train_loss" in fit] if cell else []
+        values = figures_of(cell, "train_loss") if cell else []
         return mean_and_error(values) if values else None
 
     def best(self, place: Place, pure: bool = False) -> Ours | None:
@@ -98,7 +98,7 @@ def report(*documents: dict[str, Any]) -> str:
         _best_table(result),
         _gaps(result),
         _seconds(result),
-        _failures(result),
+        *failures(result.cells.values()),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -268,12 +268,3 @@ def _seconds(result: Result) -> str:
             rows.append([TITLES[data], solver, *(f"{value:.2f}" for value in spread)])
     title = "### Seconds of one fit (jobs ran side by side: speed.py is the timing benchmark)"
     return f"{title}\n\n{markdown(['data', 'solver', 'median', 'fastest', 'slowest'], rows)}"
-
-
-def _failures(result: Result) -> str:
-    lines = [
-        f"* {place.title}, epsilon {place.epsilon:g}, {solver}: {cell['error']}"
-        for (place, solver), cell in result.cells.items()
-        if "error" in cell
-    ]
-    return "### Cells that failed\n\n" + "\n".join(lines) if lines else ""

@@ -18,7 +18,7 @@ import joblib
 import numpy as np
 import scipy.sparse as sp
 import threadpoolctl
-from common import available, describe_run, load, mean_and_error
+from common import TITLES, available, describe_run, load, mean_and_error
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
@@ -172,6 +172,17 @@ def figures_of(cell: dict[str, Any], figure: str = "accuracy") -> list[float]:
     return [fit[figure] for fit in cell["fits"] if figure in fit]
 
 
+def failures(cells: Iterable[dict[str, Any]]) -> list[str]:
+    """Return a section that lists the cells that failed, or nothing."""
+    lines = [
+        f"* {TITLES[cell['data']]}, {cell['model']}, epsilon {cell['epsilon']:g}, "
+        f"{cell.get('label') or cell['solver']}: {cell['error']}"
+        for cell in cells
+        if "error" in cell
+    ]
+    return ["### Cells that failed\n\n" + "\n".join(lines)] if lines else []
+
+
 def run_cells(cells: Iterable[Cell], protocol: Protocol, jobs: int) -> list[dict[str, Any]]:
     """Run the cells in ``jobs`` processes, each of which reads a data set once; progress goes to stderr."""
     cells = list(cells)
@@ -185,9 +196,8 @@ def run_cells(cells: Iterable[Cell], protocol: Protocol, jobs: int) -> list[dict
 
 def _progress(cell: dict[str, Any]) -> str:
     changes = [f"{name.rpartition('.')[2]}={value}" for name, value in cell["parameters"] + cell["constants"]]
-    what = " ".join(
-        [cell["data"], cell["model"], cell["solver"] + cell["variant"], f"epsilon={cell['epsilon']:g}", *changes]
-    )
+    solver = f"{cell['solver']} {cell['variant']}".rstrip()
+    what = " ".join([cell["data"], cell["model"], solver, f"epsilon={cell['epsilon']:g}", *changes])
     if "error" in cell:
         return f"{what}: {cell['error']}"
     mean, error = mean_and_error(figures_of(cell))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from common import TITLES, markdown, mean_and_error
-from fits import figures_of
+from fits import failures, figures_of
 
 FIGURES = {
     "accuracy": ("Test accuracy in percent", 2),
@@ -28,10 +28,8 @@ def report(*documents: dict[str, Any]) -> str:
         "on stratified folds; in brackets the standard error. *non-private* is scikit-learn's LogisticRegression(C=1) "
         "on the same folds.",
         *(f"### {title}\n\n{_table(cells, figure, digits)}" for figure, (title, digits) in FIGURES.items()),
+        *failures(cells.values()),
     ]
-    failed = [f"* {key}: {cell['error']}" for key, cell in cells.items() if "error" in cell]
-    if failed:
-        parts.append("### Cells that failed\n\n" + "\n".join(failed))
     return "\n\n".join(parts)
 
 

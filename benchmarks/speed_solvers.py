@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,52 +28,44 @@ METHODS = {  # without sampler="proximal" and "rejection", which refuse this siz
 }
 PURE = ("objective_perturbation", "output_perturbation", "privgene")
 # of whitened_gd against scikit-learn on the same rows
-TARGETS = {("dense", "full"): 1.0, ("CSR", "diagonal"): 0.5}
+TARGETS = {"whitened_gd, full, dense": 1.0, "whitened_gd, diagonal, CSR": 0.5}
 
 
 def solvers(repetitions: int, has_adult: bool) -> Iterator[dict[str, Any]]:
     """Yield a line for each solver and layout, a third of ``repetitions`` each: some take many seconds."""
-    if not has_adult:
-        print("solvers: skipped, they need Adult")
-        return
-    X, y = load("adult")
-    for layout, rows in _layouts(X):
-        yield from _in_turn(layout, rows, y, max(1, repetitions // 3))
+    choices: dict[str, tuple[Any, float]] = {name: (name, DELTA) for name in solver_names()}
+    choices |= {name: (solver, DELTA) for name, solver in METHODS.items()}
+    choices |= {f"{name}, delta = 0": (name, 0.0) for name in PURE}
+    yield from _in_turn(choices, {}, max(1, repetitions // 3), has_adult, warm_ups=0)
 
 
 def whitened(repetitions: int, has_adult: bool) -> Iterator[dict[str, Any]]:
     """Yield ``whitened_gd`` with both second moments, dense and CSR, against scikit-learn on the same rows."""
+    choices = {name: (solver, DELTA) for name, solver in METHODS.items() if name.startswith("whitened_gd")}
+    yield from _in_turn(choices, TARGETS, repetitions, has_adult, warm_ups=1)
+
+
+def _in_turn(
+    choices: dict[str, tuple[Any, float]],
+    targets: dict[str, float],
+    repetitions: int,
+    has_adult: bool,
+    warm_ups: int,
+) -> Iterator[dict[str, Any]]:
+    """Yield a line for each solver and delta, on dense rows and on CSR."""
     if not has_adult:
-        print("whitened: skipped, it needs Adult")
+        print("solvers: skipped, they need Adult")
         return
     X, y = load("adult")
-    for layout, rows in _layouts(X):
+    for layout, rows in (("dense", np.ascontiguousarray(X)), ("CSR", sp.csr_array(X))):
         baseline = f"LogisticRegression(C=1), {layout}"
-        tasks: dict[str, Callable[[], Any]] = {baseline: lambda rows=rows: LogisticRegression(C=1.0).fit(rows, y)}
-        tasks |= {kind: _private(WhitenedGD(whitening=kind), DELTA, rows, y) for kind in ("full", "diagonal")}
-        seconds = interleave(tasks, repetitions)
-        for kind in ("full", "diagonal"):
-            what, at_most = f"whitened_gd, {kind}, {layout}", TARGETS.get((layout, kind))
-            yield comparison(what, seconds[kind], seconds[baseline], baseline, at_most=at_most)
-
-
-def _layouts(X: Any) -> tuple[tuple[str, Any], ...]:
-    return ("dense", np.ascontiguousarray(X)), ("CSR", sp.csr_array(X))
-
-
-def _private(solver: Any, delta: float, X: Any, y: Any) -> Callable[[], Any]:
-    return lambda: DPLogisticRegression(EPSILON, delta, solver=solver, classes=CLASSES).fit(X, y)
-
-
-def _in_turn(layout: str, X: Any, y: Any, repetitions: int) -> Iterator[dict[str, Any]]:
-    baseline = f"LogisticRegression(C=1), {layout}"
-    tasks: dict[str, Callable[[], Any]] = {baseline: lambda: LogisticRegression(C=1.0).fit(X, y)}
-    tasks |= {name: _private(name, DELTA, X, y) for name in solver_names()}
-    tasks |= {name: _private(solver, DELTA, X, y) for name, solver in METHODS.items()}
-    tasks |= {f"{name}, delta = 0": _private(name, 0.0, X, y) for name in PURE}
-    seconds = interleave(tasks, repetitions, warm_ups=0)
-    for name in tasks:
-        if name != baseline:
-            slowest = max(seconds[name])
-            verdict = "" if slowest <= SLOWEST else f" (above {SLOWEST:g} s)"
-            yield comparison(f"{name}, {layout}{verdict}", seconds[name], seconds[baseline], baseline)
+        models = {baseline: LogisticRegression(C=1.0)} | {
+            f"{name}, {layout}": DPLogisticRegression(EPSILON, delta, solver=solver, classes=CLASSES)
+            for name, (solver, delta) in choices.items()
+        }
+        tasks = {name: partial(model.fit, rows, y) for name, model in models.items()}
+        seconds = interleave(tasks, repetitions, warm_ups)
+        for name in models:
+            if name != baseline:
+                verdict = "" if max(seconds[name]) <= SLOWEST else f" (above {SLOWEST:g} s)"
+                yield comparison(name + verdict, seconds[name], seconds[baseline], baseline, at_most=targets.get(name))

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from accuracy_tables import YARDSTICKS
 from common import TITLES, markdown, mean_and_error
-from fits import figures_of
+from fits import failures, figures_of
 from whitening_variants import VARIANTS
 
 from dpskl.accounting import gaussian_mu
+from dpskl.solvers import whitened_gd
 
 Cells = dict[tuple[str, str, float, str], dict[str, Any]]
 _NOISE_EDGES = (0.0, 0.5, 1.0, 2.0, 4.0, 10.0, 20.0, 50.0, np.inf)
 _SIGNAL_EDGES = (0.0, 3.0, 12.0, 48.0, 200.0, 1000.0, np.inf)
-_FULL_SHARE = 0.2  # of mu^2, for the full second moment
 
 
 def report(*documents: dict[str, Any]) -> str:
@@ -35,13 +35,8 @@ def report(*documents: dict[str, Any]) -> str:
             delta = chosen[0]["protocol"]["delta"]
             counts = " or ".join(map(str, fits))
             parts.append(f"delta = {delta:g}; {counts} fits a cell on stratified folds.\n\n{tables(cells)}")
-            parts.extend(_failures(cells))
+            parts.extend(failures(cells.values()))
     return "\n\n".join(parts)
-
-
-def _failures(cells: Cells) -> list[str]:
-    lines = [f"* {key}: {cell['error']}" for key, cell in cells.items() if "error" in cell]
-    return ["### Cells that failed\n\n" + "\n".join(lines)] if lines else []
 
 
 # -- one idea less ------------------------------------------------------------------------------------
@@ -93,7 +88,7 @@ def _sizes(cell: dict[str, Any], delta: float) -> tuple[float, float]:
     """Return ``q = mu n / D`` and the noise of the full second moment over its mean eigenvalue."""
     n, dimension = cell["planned"]["n_samples"], cell["planned"]["n_features"] + 1
     mu = gaussian_mu(cell["epsilon"], delta)
-    return mu * n / dimension, sqrt(2 / _FULL_SHARE) * dimension**1.5 / (mu * n)
+    return mu * n / dimension, sqrt(2 / whitened_gd._SHARE_FULL) * dimension**1.5 / (mu * n)
 
 
 def _constants(cells: Cells) -> str:

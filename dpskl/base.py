@@ -39,7 +39,7 @@ _LEAST_SIGNAL = 2.0
 
 
 def _warn_of_weak_signal(facts: PublicFacts, epsilon: float, delta: float) -> None:
-    """Warn where public numbers alone say that a fit can hardly learn; there, a choice of solver matters little."""
+    """Warn where public numbers alone say that noise will be as large as what the records have to say."""
     mu = gaussian_mu(epsilon, delta)
     signal = facts.signal(mu)
     if signal < _LEAST_SIGNAL:

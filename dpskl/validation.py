@@ -86,12 +86,11 @@ def check_parameters(estimator: Any) -> None:
     """Raise ValueError for a parameter that no fit of a linear classifier could use; see :func:`check_budget`."""
     check_budget(estimator)
     _require(
-        _is_real(estimator.C) and 0 < estimator.C < inf,
+        _is_real(estimator.C) and _SMALLEST_C <= estimator.C < inf,
         "C",
         estimator.C,
-        "a positive finite number; a large one asks for next to no penalty",
+        f"a finite number of at least {_SMALLEST_C:g}; a large one asks for next to no penalty",
     )
-    _require(estimator.C >= _SMALLEST_C, "C", estimator.C, f"at least {_SMALLEST_C:g}, so that its inverse is finite")
     for name in ("fit_intercept", "verbose"):
         value = getattr(estimator, name)
         _require(isinstance(value, bool | np.bool_ | numbers.Integral), name, value, "True or False")

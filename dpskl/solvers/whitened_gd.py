@@ -12,7 +12,6 @@ from dpskl.accounting import gaussian_mu
 from dpskl.curator import Curator
 from dpskl.losses import Logistic
 from dpskl.mechanisms.second_moment import SecondMoment
-from dpskl.mechanisms.sensitivity import contributions
 from dpskl.mechanisms.whitened_gradient import WhitenedGradient, Whitener, whitener_condition
 from dpskl.solvers._checks import check_choice, check_count
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, refuse_pure
@@ -67,6 +66,14 @@ class _Descent:
     whitener_ridge: float
     clip: float
     step: float
+
+
+def _noise_ridge(facts: PublicFacts, moment: SecondMoment) -> float:
+    """Return the ridge of the whitener that the noise in a second moment asks for."""
+    # norm of a symmetric Gaussian matrix, or about the largest of D normal variables
+    dimension = facts.n_weights
+    spread = sqrt(2 * log(2 * dimension)) if moment.is_diagonal else sqrt(2 * dimension)
+    return _NOISE_SHARE * spread * moment.noise_scale / facts.n_samples
 
 
 class WhitenedGD(Solver):
@@ -154,11 +161,13 @@ class WhitenedGD(Solver):
         self._check_parameters()
         refuse_pure(self.name, delta)
         mu = gaussian_mu(epsilon, delta) * _SAFE
-        is_full = self._is_full(facts, mu)
-        share = _SHARE_FULL if is_full else _SHARE_DIAGONAL
         size = facts.neighbours, facts.n_samples, facts.n_features
-        moment = SecondMoment(facts.data_norm, mu * sqrt(share), not is_full, *size)
-        descent = self._descent(facts, mu, is_full, moment)
+        full, diagonal = (
+            SecondMoment(facts.data_norm, mu * sqrt(share), is_diagonal, *size)
+            for share, is_diagonal in ((_SHARE_FULL, False), (_SHARE_DIAGONAL, True))
+        )
+        moment, share = (full, _SHARE_FULL) if self._is_full(facts, full) else (diagonal, _SHARE_DIAGONAL)
+        descent = self._descent(facts, mu, moment)
         condition = whitener_condition(descent.whitener_ridge, facts.data_norm**2)
         gradient = WhitenedGradient(mu * sqrt((1 - share) / self.max_iter), condition, *size)
         return Plan(
@@ -167,15 +176,14 @@ class WhitenedGD(Solver):
             descent,
         )
 
-    def _is_full(self, facts: PublicFacts, mu: float) -> bool:
+    def _is_full(self, facts: PublicFacts, full: SecondMoment) -> bool:
         if self.whitening != "auto":
             return self.whitening == "full"
-        # sqrt(2 D) times the noise of an entry is the spectral norm of the noise, and 1 / D the mean eigenvalue
-        sensitivity = sqrt(contributions(facts.neighbours))
-        noise = sensitivity * sqrt(2.0) * facts.n_weights**1.5 / (mu * sqrt(_SHARE_FULL) * facts.n_samples)
-        return _NOISE_SHARE * noise <= _LARGEST_RIDGE and facts.n_weights <= _LARGEST_DIMENSION
+        mean_eigenvalue = facts.data_norm**2 / facts.n_weights
+        is_affordable = facts.n_weights <= _LARGEST_DIMENSION
+        return is_affordable and _noise_ridge(facts, full) <= _LARGEST_RIDGE * mean_eigenvalue
 
-    def _descent(self, facts: PublicFacts, mu: float, is_full: bool, moment: SecondMoment) -> _Descent:
+    def _descent(self, facts: PublicFacts, mu: float, moment: SecondMoment) -> _Descent:
         constants = _LOGISTIC if isinstance(facts.loss, Logistic) else _HINGE
         loss = self.problem_loss(facts)
         dimension, signal = facts.n_weights, facts.signal(mu)
@@ -184,12 +192,9 @@ class WhitenedGD(Solver):
         if facts.n_outputs > 1:
             clip *= sqrt(2)  # as two columns w and -w: twice the signal for sqrt(2) times the noise in each
         unit = 1 / min(loss.curvature_bound, 1.0)
-        cap = constants.caps[0 if is_full else 1]
+        cap = constants.caps[int(moment.is_diagonal)]
         step = min(constants.time * signal * (1 - _MOMENTUM) / self.max_iter, cap) * unit
-        # norm of a symmetric Gaussian matrix, or about the largest of D normal variables
-        spread = sqrt(2 * dimension) if is_full else sqrt(2 * log(2 * dimension))
-        noise = _NOISE_SHARE * spread * moment.noise_scale / facts.n_samples
-        ridge = max(noise, _LEAST_RIDGE * facts.data_norm**2 / dimension)
+        ridge = max(_noise_ridge(facts, moment), _LEAST_RIDGE * facts.data_norm**2 / dimension)
         return _Descent(facts.n_samples, facts.data_norm, ridge, clip, step)
 
     def run(self, curator: Curator, plan: Plan) -> Outcome:
