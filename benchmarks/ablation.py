@@ -18,7 +18,7 @@ from ablation_tables import report
 from common import SETS, TITLES, add_common_options, write_result
 from fits import MODELS, Cell, add_protocol_options, begin, constant, run_cells
 
-from dpskl.losses import Logistic
+from dpskl.records.losses import Logistic
 from dpskl.solvers import make_solver
 
 NAME = "ablation"

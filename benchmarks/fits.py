@@ -27,7 +27,7 @@ from whitening_variants import variant
 
 from dpskl import DPHuberSVC, DPLinearSVC, DPLogisticRegression, NoPrivacyWarning
 from dpskl.dummy import PrivateMajority
-from dpskl.losses import Hinge, HuberHinge, Logistic
+from dpskl.records.losses import Hinge, HuberHinge, Logistic
 from dpskl.solvers import make_solver
 
 DELTA = 1e-8

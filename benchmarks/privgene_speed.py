@@ -21,9 +21,9 @@ from common import add_common_options, available, describe_run, load, write_resu
 from speed import report
 from timing import comparison, interleave
 
-from dpskl.loss_changes import coordinate_changes
-from dpskl.losses import Logistic
-from dpskl.problem import Problem
+from dpskl.records.loss_changes import coordinate_changes
+from dpskl.records.losses import Logistic
+from dpskl.records.problem import Problem
 
 Array = np.ndarray[Any, Any]
 

@@ -11,10 +11,10 @@ from common import load
 from fits import DELTA, constant
 from timing import comparison, interleave
 
-from dpskl.losses import Logistic
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.noise import make_noise
-from dpskl.problem import Problem
+from dpskl.records.losses import Logistic
+from dpskl.records.problem import Problem
 from dpskl.solvers import PublicFacts, make_solver
 
 Array = np.ndarray[Any, Any]

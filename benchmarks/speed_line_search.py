@@ -11,10 +11,10 @@ from fits import DELTA, constant
 from speed_iterations import DATA_NORM, SHAPE, layouts, two_passes
 from timing import comparison, interleave
 
-from dpskl.losses import Logistic
 from dpskl.mechanisms.noise import make_noise
-from dpskl.path import Path
-from dpskl.problem import Problem
+from dpskl.records.losses import Logistic
+from dpskl.records.path import Path
+from dpskl.records.problem import Problem
 from dpskl.solvers import Plan, PublicFacts, make_solver
 
 Array = np.ndarray[Any, Any]

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.whitened_gradient import WhitenedGradient, Whitener
-from dpskl.problem import Problem
+from dpskl.records.problem import Problem
 from dpskl.solvers import whitened_gd
 
 __all__ = ["VARIANTS", "Variant", "variant"]

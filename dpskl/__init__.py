@@ -5,7 +5,7 @@ solver's noisy questions about the data, and the answers become coefficients.
 """
 
 from dpskl._version import __version__
-from dpskl.accounting import PrivacyAccountant
+from dpskl.budget import PrivacyAccountant
 from dpskl.exceptions import (
     BudgetExceededError,
     LedgerFormatError,

@@ -14,11 +14,12 @@ from dpskl.accounting import Cost, GaussianCost, gaussian_mu
 from dpskl.curator import Curator
 from dpskl.exceptions import WeakSignalWarning
 from dpskl.guarantee import PrivacyGuarantee
-from dpskl.losses import MarginLoss
 from dpskl.mechanisms.base import Mechanism, ReleasePart
 from dpskl.mechanisms.noise import make_noise
-from dpskl.path import Path
-from dpskl.problem import Problem
+from dpskl.records.design import Design
+from dpskl.records.losses import MarginLoss
+from dpskl.records.path import Path
+from dpskl.records.problem import Problem
 from dpskl.solvers import Plan, PublicFacts, make_solver
 from dpskl.validation import (
     check_parameters,
@@ -303,7 +304,7 @@ class PrivateLinearClassifier(PrivateClassifier):
         weights = self.coef_.T
         if self._constant:
             weights = np.vstack([weights, self.intercept_ / self._constant])
-        rows = Problem(X, None, None, data_norm=self.data_norm_, intercept=self._constant, rows=self.solver_.rows)
+        rows = Design(X, data_norm=self.data_norm_, intercept=self._constant, rows=self.solver_.rows)
         scores = rows.scores(weights)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 

@@ -6,11 +6,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpskl.accounting import Cost, UnplannedQuestionError
+from dpskl.accounting import Cost
+from dpskl.budget import UnplannedQuestionError
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.noise import NoiseSource
-from dpskl.path import Path
-from dpskl.problem import Problem
+from dpskl.records.path import Path
+from dpskl.records.problem import Problem
 
 __all__ = ["Budget", "Curator"]
 

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import expit, log_expit, log_softmax, softmax
 
 from dpskl.base import PrivateLinearClassifier
-from dpskl.losses import Hinge, HuberHinge, Logistic, MarginLoss
+from dpskl.records.losses import Hinge, HuberHinge, Logistic, MarginLoss
 
 __all__ = ["DPHuberSVC", "DPLinearSVC", "DPLogisticRegression"]
 

@@ -13,11 +13,11 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from dpskl.accounting import PrivacyAccountant
 from dpskl.accounting._numeric import SMALLEST_EPSILON
+from dpskl.budget import PrivacyAccountant
 from dpskl.exceptions import NoPrivacyWarning, PrivacyLeakWarning, WeakPrivacyWarning
 from dpskl.mechanisms.sensitivity import NEIGHBOURS
-from dpskl.rows import row_norms
+from dpskl.records.rows import row_norms
 
 __all__ = [
     "check_budget",

@@ -18,8 +18,8 @@ from statsmodels.api import datasets
 
 from dpskl import DPLogisticRegression
 from dpskl.dummy import PrivateMajority
-from dpskl.losses import Logistic
 from dpskl.preprocessing import PublicScaler
+from dpskl.records.losses import Logistic
 from dpskl.solvers import solver_names
 
 # %%

@@ -29,7 +29,7 @@ from dpskl import (
     WeakSignalWarning,
 )
 from dpskl.accounting import gaussian_epsilon
-from dpskl.losses import HuberHinge, Logistic, Softmax
+from dpskl.records.losses import HuberHinge, Logistic, Softmax
 from dpskl.solvers import (
     AdaptiveGD,
     BacktrackingGD,

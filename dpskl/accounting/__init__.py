@@ -1,6 +1,11 @@
-"""Privacy accounting: costs, conversions, calibration and filters, as functions of numbers alone."""
+"""Privacy accounting: costs, conversions and calibration, as functions of numbers alone.
 
-from dpskl.accounting.accountant import Partition, PrivacyAccountant
+What has state, the accountant and its filters, lives in :mod:`dpskl.budget`; its public names are found here too.
+"""
+
+from importlib import import_module
+from typing import Any
+
 from dpskl.accounting.calibration import (
     RDPOrder,
     bounded_range_at_order,
@@ -38,63 +43,61 @@ from dpskl.accounting.costs import (
     ReplaceOneObjectiveCost,
     SampledGaussianCost,
     SampledPureCost,
+    SelectionCost,
+    WorstCost,
     ZCDPCost,
     compose,
     cost_from_dict,
-)
-from dpskl.accounting.curve_filter import CurveFilter
-from dpskl.accounting.filters import (
-    BasicFilter,
-    Filter,
-    FilterRefusal,
-    GDPFilter,
-    RDPFilter,
+    worst_cost,
 )
 from dpskl.accounting.privacy_loss import (
     Composition,
     PrivacyLoss,
     PrivacyLossPair,
 )
-from dpskl.accounting.report import Entry, PrivacyReport
-from dpskl.accounting.selection import SelectionCost, WorstCost, draw_trials, trial_gamma, worst_cost
-from dpskl.accounting.stopping_game import log_stopping_value
-from dpskl.accounting.tally import Spent
-from dpskl.accounting.token_pool import (
-    TokenPool,
-    UnplannedQuestionError,
+from dpskl.accounting.selection import (
+    draw_trials,
+    trial_gamma,
+)
+from dpskl.accounting.stopping_game import (
+    log_stopping_value,
 )
 
-__all__ = [
-    "AboveThresholdCost",
-    "ApproximateCost",
+# Where users have these names from. Found on demand: nothing of this room needs the other.
+_OF_BUDGET = (
     "BasicFilter",
-    "BoundedRangeCost",
-    "ComposedCost",
-    "Composition",
-    "Cost",
     "CurveFilter",
     "Entry",
     "Filter",
     "FilterRefusal",
     "GDPFilter",
-    "GaussianCost",
-    "LaplaceCost",
     "Partition",
     "PrivacyAccountant",
+    "PrivacyReport",
+    "RDPFilter",
+    "Spent",
+    "TokenPool",
+    "UnplannedQuestionError",
+)
+
+__all__ = [
+    "AboveThresholdCost",
+    "ApproximateCost",
+    "BoundedRangeCost",
+    "ComposedCost",
+    "Composition",
+    "Cost",
+    "GaussianCost",
+    "LaplaceCost",
     "PrivacyLoss",
     "PrivacyLossPair",
-    "PrivacyReport",
     "PureCost",
     "RDPCost",
-    "RDPFilter",
     "RDPOrder",
     "ReplaceOneObjectiveCost",
     "SampledGaussianCost",
     "SampledPureCost",
     "SelectionCost",
-    "Spent",
-    "TokenPool",
-    "UnplannedQuestionError",
     "WorstCost",
     "ZCDPCost",
     "bounded_range_at_order",
@@ -122,4 +125,15 @@ __all__ = [
     "sampled_pure_rdp",
     "trial_gamma",
     "worst_cost",
+    *_OF_BUDGET,
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_BUDGET:
+        return getattr(import_module("dpskl.budget"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -34,8 +34,8 @@ from dpskl.accounting import AboveThresholdCost
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.sensitivity import contributions, rounding_allowance
-from dpskl.path import Path
-from dpskl.problem import Problem
+from dpskl.records.path import Path
+from dpskl.records.problem import Problem
 
 __all__ = ["BacktrackingSearch", "RaySearch", "loss_range"]
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from dpskl.accounting import Cost
-from dpskl.loss_changes import coordinate_changes
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.selection import penalty_rounding, select_smallest, selection_cost, selection_spread
-from dpskl.problem import Problem
+from dpskl.records.loss_changes import coordinate_changes
+from dpskl.records.problem import Problem
 
 __all__ = ["CoordinateSelection"]
 

@@ -17,7 +17,7 @@ from dpskl.accounting import ApproximateCost, Cost, GaussianCost, gaussian_delta
 from dpskl.mechanisms.exponential_sampling import RESIDUAL, ExponentialSampling
 from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.sensitivity import contributions
-from dpskl.problem import Problem
+from dpskl.records.problem import Problem
 
 __all__ = ["MetropolisSampling", "ProximalSampling", "calibrate_metropolis", "calibrate_proximal"]
 

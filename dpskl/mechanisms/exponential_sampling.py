@@ -21,12 +21,12 @@ import numpy as np
 from scipy.special import chdtr
 
 from dpskl.accounting import BoundedRangeCost, Cost, GaussianCost
-from dpskl.losses import MarginLoss
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.minimiser import certified_minimum, rounding_bound
 from dpskl.mechanisms.noise import NoiseSource, round_to_grid
 from dpskl.mechanisms.sensitivity import contributions
-from dpskl.problem import Problem
+from dpskl.records.losses import MarginLoss
+from dpskl.records.problem import Problem
 
 __all__ = ["ExponentialSampling", "RejectionSampling", "calibrate_rejection", "loss_range", "rejection_log_rate"]
 
@@ -44,7 +44,7 @@ def loss_range(loss: MarginLoss, margin: float) -> float:
 
     Examples
     --------
-    >>> from dpskl.losses import Logistic
+    >>> from dpskl.records.losses import Logistic
     >>> round(loss_range(Logistic(), 5.0), 9)
     5.0
     """

@@ -11,7 +11,7 @@ from dpskl.accounting import GaussianCost
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.sensitivity import sum_sensitivity
-from dpskl.problem import Problem
+from dpskl.records.problem import Problem
 
 __all__ = ["GaussianGradient"]
 

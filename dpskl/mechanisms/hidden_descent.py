@@ -12,7 +12,7 @@ from dpskl.accounting import GaussianCost
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.noise import NoiseSource, round_to_grid
 from dpskl.mechanisms.sensitivity import sum_sensitivity
-from dpskl.problem import Problem
+from dpskl.records.problem import Problem
 
 __all__ = ["HiddenDescent", "contraction_gap", "hidden_amplification", "project_to_ball"]
 
@@ -130,7 +130,6 @@ class HiddenDescent(Mechanism):
         # with several outputs clip_norm is what no gradient exceeds, and clipping would only add rounding
         clip_norm = self.clip_norm
         if problem.n_outputs > 1:
-            assert problem.loss is not None
             largest = problem.loss.gradient_bound(problem.n_outputs) * problem.row_bound
             if clip_norm < largest * (1 - 1e-12):
                 raise ValueError(f"clip_norm={clip_norm} would act on the joint gradient of several outputs")

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from dpskl.losses import MarginLoss
-from dpskl.problem import Problem
-from dpskl.rows import summation_depth
+from dpskl.records.losses import MarginLoss
+from dpskl.records.problem import Problem
+from dpskl.records.rows import summation_depth
 
 __all__ = ["certified_minimum", "rounding_bound"]
 
@@ -138,7 +138,6 @@ def _descend(
     ``(tolerance - 2 allowance)^2 / (2 S)``, which implies the certificate, after at most
     ``1.04 (S / ridge) log(4 S (J(0) - min J) / tolerance^2)`` steps (Polyak 1963, with errors).
     """
-    assert problem.loss is not None
     smoothness = ridge + problem.n_samples * problem.loss.curvature_bound * problem.row_bound**2 * (1 + 1e-9)
     weights = problem.zeros()
     while True:  # ends by the theorem
@@ -179,8 +178,6 @@ def _line_search(
     Enough is Armijo's rule, or, where the decrease drowns in rounding, Hager & Zhang's (2005, eq. 4.1)
     approximate Wolfe rule, which looks at the slope instead of the value.
     """
-    assert problem.loss is not None
-    assert problem.targets is not None
     scores, change = problem.scores(weights), problem.scores(direction)
     cross = ridge * float(np.vdot(weights, direction)) + float(np.vdot(linear, direction))
     square = ridge * float(np.vdot(direction, direction))

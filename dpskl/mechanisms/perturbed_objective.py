@@ -20,12 +20,12 @@ import numpy as np
 from scipy.special import gammainccinv
 
 from dpskl.accounting import ApproximateCost, Cost, GaussianCost, PureCost, ReplaceOneObjectiveCost, gaussian_mu
-from dpskl.losses import MarginLoss
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.minimiser import certified_minimum, rounding_bound
 from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.sensitivity import contributions
-from dpskl.problem import Problem
+from dpskl.records.losses import MarginLoss
+from dpskl.records.problem import Problem
 
 __all__ = ["PerturbedObjective", "calibrate_perturbed_objective"]
 

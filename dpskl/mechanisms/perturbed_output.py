@@ -11,7 +11,7 @@ from dpskl.accounting import Cost, GaussianCost, PureCost
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.stable_training import StableTraining
-from dpskl.problem import Problem
+from dpskl.records.problem import Problem
 
 __all__ = ["PerturbedOutput"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from dpskl.accounting import Cost, GaussianCost, SampledGaussianCost, SampledPureCost
 from dpskl.mechanisms.base import Mechanism
-from dpskl.problem import Problem
+from dpskl.records.problem import Problem
 
 __all__ = ["PoissonSample"]
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from dpskl.accounting import Cost
-from dpskl.loss_changes import population_changes
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.selection import (
@@ -17,7 +16,8 @@ from dpskl.mechanisms.selection import (
     selection_cost,
     selection_spread,
 )
-from dpskl.problem import Problem
+from dpskl.records.loss_changes import population_changes
+from dpskl.records.problem import Problem
 
 __all__ = ["PopulationSelection"]
 

@@ -12,7 +12,7 @@ from dpskl.accounting import GaussianCost
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.sensitivity import contributions, rounding_allowance
-from dpskl.problem import Problem
+from dpskl.records.problem import Problem
 
 __all__ = ["SecondMoment"]
 

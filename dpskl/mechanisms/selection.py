@@ -70,7 +70,7 @@ def selection_spread(low: float, high: float, neighbours: str, n_samples: int, n
         ends may have the same sign.
     neighbours : {"add_remove", "replace_one"}
     n_samples, n_features : int
-        Public size, for the rounding of sums of ``n_samples`` terms made by :class:`~dpskl.problem.Problem`.
+        Public size, for the rounding of sums of ``n_samples`` terms made by :class:`~dpskl.records.problem.Problem`.
 
     Returns
     -------

@@ -8,7 +8,7 @@ for another, so a sum loses one contribution and gains one.
 
 from __future__ import annotations
 
-from dpskl.rows import summation_depth
+from dpskl.records.rows import summation_depth
 
 __all__ = ["NEIGHBOURS", "contributions", "rounding_allowance", "sum_sensitivity"]
 

@@ -23,7 +23,7 @@ from dpskl.mechanisms.hidden_descent import contraction_gap
 from dpskl.mechanisms.minimiser import certified_minimum, rounding_bound
 from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.sensitivity import contributions
-from dpskl.problem import Problem
+from dpskl.records.problem import Problem
 
 __all__ = ["ExactMinimum", "FullGradientDescent", "PermutedSGD", "StableTraining", "contraction_sum"]
 

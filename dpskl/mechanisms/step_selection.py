@@ -11,8 +11,8 @@ from dpskl.accounting import Cost
 from dpskl.mechanisms.above_threshold import RaySearch, loss_range
 from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.selection import penalty_rounding, select_smallest, selection_cost
-from dpskl.path import Path
-from dpskl.problem import Problem
+from dpskl.records.path import Path
+from dpskl.records.problem import Problem
 
 __all__ = ["StepSelection"]
 

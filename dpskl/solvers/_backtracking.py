@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpskl.accounting import FilterRefusal
+from dpskl.budget import FilterRefusal
 from dpskl.curator import Curator
 from dpskl.mechanisms.above_threshold import BacktrackingSearch
 from dpskl.mechanisms.gradient import GaussianGradient

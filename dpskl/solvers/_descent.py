@@ -11,9 +11,9 @@ import numpy as np
 
 from dpskl.accounting import Cost, RDPCost, RDPOrder
 from dpskl.curator import Curator
-from dpskl.losses import Loss
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.poisson_sample import PoissonSample
+from dpskl.records.losses import Loss
 from dpskl.solvers._checks import check_number
 
 __all__ = [

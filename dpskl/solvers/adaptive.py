@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dpskl.accounting import FilterRefusal, bounded_range_at_order, rdp_order
+from dpskl.accounting import bounded_range_at_order, rdp_order
+from dpskl.budget import FilterRefusal
 from dpskl.curator import Curator
-from dpskl.losses import HuberHinge, Loss
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.step_selection import StepSelection
+from dpskl.records.losses import HuberHinge, Loss
 from dpskl.solvers._checks import check_choice, check_count, check_number
 from dpskl.solvers._descent import (
     FullBatchMeter,
@@ -85,7 +86,7 @@ class AdaptiveGD(Solver):
 
     *Hinge.* Privacy needs no smoothness, but the descent does: the best step along a subgradient ends at kinks, where
     step 0 is the best of the next, and on Adult without noise the hinge itself ends at the majority class. So the hinge
-    is replaced by :class:`~dpskl.losses.HuberHinge` with ``h = 0.5``, for gradients and for scores.
+    is replaced by :class:`~dpskl.records.losses.HuberHinge` with ``h = 0.5``, for gradients and for scores.
 
     ``history_`` of the fitted estimator has, for each update: ``step_size``, ``largest_step``, ``gradient_level``
     (squared mu of the averaged gradient), ``gradient_norm`` and ``measurements``.

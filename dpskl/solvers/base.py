@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from dpskl.accounting import Cost, CurveFilter, RDPCost, TokenPool, compose
+from dpskl.accounting import Cost, RDPCost, compose
+from dpskl.budget import CurveFilter, TokenPool
 from dpskl.curator import Budget, Curator
-from dpskl.losses import Loss, MarginLoss
 from dpskl.mechanisms.base import Mechanism, ReleasePart
 from dpskl.mechanisms.sensitivity import contributions
+from dpskl.records.losses import Loss, MarginLoss
 
 __all__ = ["Outcome", "Plan", "PublicFacts", "Solver", "make_solver", "refuse_pure", "solver_names"]
 
@@ -87,7 +88,7 @@ class Plan:
         Where the solver decides at run time how often it asks: Renyi orders and budgets, all of which are charged.
         The counts of the questions are then those the budget was divided for.
     along_path : bool
-        Whether gradients and losses are asked for along the path of a descent, see :class:`~dpskl.path.Path`.
+        Whether gradients and losses are asked for along the path of a descent, see :class:`~dpskl.records.path.Path`.
     """
 
     questions: tuple[tuple[Mechanism, int], ...]
@@ -167,8 +168,8 @@ class Solver(BaseEstimator, ABC):
     is_pure : bool
         Whether the solver with its defaults accepts ``delta=0``.
     rows : {"clip", "sphere"}
-        The row map of the problem that the curator is to hold, see :class:`~dpskl.problem.Problem`; prediction uses
-        the same.
+        The row map of the problem that the curator is to hold, see :class:`~dpskl.records.design.Design`; prediction
+        uses the same.
     """
 
     name: ClassVar[str]
@@ -234,7 +235,7 @@ def solver_names(loss: MarginLoss | None = None) -> list[str]:
 
     Examples
     --------
-    >>> from dpskl.losses import Hinge
+    >>> from dpskl.records.losses import Hinge
     >>> from dpskl.solvers import solver_names
     >>> solver_names()
     ['agd', 'blgd', 'blsgd', 'exponential_mechanism', 'gd', 'objective_perturbation', 'output_perturbation',

@@ -9,12 +9,12 @@ import numpy as np
 
 from dpskl.accounting import gaussian_mu
 from dpskl.curator import Curator
-from dpskl.losses import Loss, MarginLoss
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.exponential_chains import calibrate_metropolis, calibrate_proximal
 from dpskl.mechanisms.exponential_sampling import RejectionSampling, calibrate_rejection
 from dpskl.mechanisms.hidden_descent import HiddenDescent
 from dpskl.mechanisms.sensitivity import contributions
+from dpskl.records.losses import Loss, MarginLoss
 from dpskl.solvers._checks import check_choice, check_count, check_number
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver
 

@@ -6,8 +6,8 @@ from math import expm1, inf, sqrt
 from numbers import Real
 
 from dpskl.curator import Curator
-from dpskl.losses import Loss, MarginLoss
 from dpskl.mechanisms.perturbed_objective import calibrate_perturbed_objective
+from dpskl.records.losses import Loss, MarginLoss
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver
 
 __all__ = ["ObjectivePerturbation"]

@@ -8,10 +8,10 @@ import numpy as np
 
 from dpskl.accounting import gaussian_mu
 from dpskl.curator import Curator
-from dpskl.losses import HuberHinge, Loss, MarginLoss
 from dpskl.mechanisms.perturbed_output import PerturbedOutput
 from dpskl.mechanisms.sensitivity import contributions
 from dpskl.mechanisms.stable_training import ExactMinimum, FullGradientDescent, PermutedSGD, StableTraining
+from dpskl.records.losses import HuberHinge, Loss, MarginLoss
 from dpskl.solvers._checks import check_choice, check_count, check_number
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver
 
@@ -67,8 +67,8 @@ class OutputPerturbation(Solver):
     More than two classes: the softmax for the logistic loss, ``L = sqrt(2) R``; one-vs-rest for the others, ``L =
     sqrt(K) R``; all weights together get one noise vector.
 
-    The hinge is replaced by :class:`~dpskl.losses.HuberHinge` with ``h = 0.01``, whose minimiser is certified like any
-    other. Its duality gap as a solution for the hinge itself is at most ``h / 8`` for each record, on any data.
+    The hinge is replaced by :class:`~dpskl.records.losses.HuberHinge` with ``h = 0.01``, whose minimiser is certified
+    like any other. As a solution for the hinge itself it has a duality gap of at most ``h / 8`` a record, on any data.
 
     Nothing can fail once the budget is charged: the gradient methods do a fixed amount of work, and a minimum is
     certified to a tolerance that rounding cannot reach, by Newton's method or, where that does not get there, by

@@ -10,9 +10,9 @@ import numpy as np
 
 from dpskl.accounting import gaussian_mu
 from dpskl.curator import Curator
-from dpskl.losses import Logistic
 from dpskl.mechanisms.second_moment import SecondMoment
 from dpskl.mechanisms.whitened_gradient import WhitenedGradient, Whitener, whitener_condition
+from dpskl.records.losses import Logistic
 from dpskl.solvers._checks import check_choice, check_count
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, refuse_pure
 

@@ -1,0 +1,216 @@
+r"""The bounded design: rows of ``X`` under a public *row map*, multiplied and never formed.
+
+The map is made of ``data_norm``, the value ``c`` of the intercept column and one of two kinds. Row ``i`` of the design
+is
+
+* ``(s_i x_i, c)`` with ``s_i = min(1, data_norm / ||x_i||)`` (``"clip"``: longer rows are scaled down), or
+* ``s_i (x_i, c)`` with ``s_i = data_norm / ||(x_i, c)||`` (``"sphere"``: all rows get norm ``data_norm``, the constant
+  included).
+
+Factors and constants are folded into the products, weights carry the intercept in their last row. ``X`` is read in
+blocks that fit the cache (:mod:`dpskl.records.rows`); a float32 block is cast into one small buffer, since no stated
+sensitivity covers a sum in float32. All sums are float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpskl.records.rows import GRAM_HEIGHT, Block, Rows, compressed, row_norms, row_scales, sphere_scales, squared
+
+__all__ = ["Design"]
+
+Array = np.ndarray[Any, Any]
+
+
+class Design:
+    """Rows under a public map that bounds them: what prediction needs, and a problem adds targets and a loss to.
+
+    Parameters
+    ----------
+    X : ndarray or CSR of shape (n, d)
+        float64 or float32, finite. Used in place, never written to.
+    data_norm : float
+        Rows longer than this are scaled down to it.
+    intercept : float, default=0
+        Value of the constant column; 0 for none.
+    rows : {"clip", "sphere"}, default="clip"
+        The row map: scale down what is longer than ``data_norm``, or bring every row *with* its constant to norm
+        ``data_norm``.
+
+    Attributes
+    ----------
+    n_samples, n_features : int
+    row_norms : ndarray of shape (n,)
+        Norms of the rows of the design, intercept included.
+    row_bound : float
+        What none of them exceeds, on any data set.
+    """
+
+    def __init__(self, X: Any, *, data_norm: float, intercept: float = 0.0, rows: str = "clip") -> None:
+        self.X = X
+        self.intercept = float(intercept)
+        self.n_samples, self.n_features = X.shape
+        self._rows = Rows(X)
+        norms = row_norms(X)
+        if rows == "clip":
+            self.row_bound = float(np.hypot(data_norm, self.intercept))
+            self._scale = row_scales(X, data_norm, norms)
+            self._constants = np.broadcast_to(self.intercept, norms.shape)
+            # A scaled row is no longer than `data_norm`; one whose norm overflowed is scaled to nothing.
+            bounded = np.where(self._scale == 0, 0.0, np.minimum(norms, data_norm))
+            self.row_norms = np.hypot(bounded, self.intercept)
+        elif rows == "sphere":
+            self.row_bound = float(data_norm)
+            self._scale, factors = sphere_scales(norms, data_norm, self.intercept, self.n_features)
+            self._constants = self.intercept * factors
+            self.row_norms = np.where(factors > 0, self.row_bound, 0.0)
+        else:
+            raise ValueError(f"rows={rows!r} must be 'clip' or 'sphere'")
+        self._has_lost_rows = bool((self._scale == 0).any())
+
+    @property
+    def n_weights(self) -> int:
+        """Number of rows of a weight vector or matrix: features, and one for the intercept column."""
+        return self.n_features + (self.intercept > 0)
+
+    def _raw_scores(self, block: Block, weights: Array) -> Array:
+        """Return the products with rows as they are, except that rows that are scaled to nothing give 0."""
+        # such a row is finite and its squared norm is not: its product may be inf or nan, which 0 would not mend
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = block.X @ weights[: self.n_features]
+        if self._has_lost_rows:
+            scores[self._scale[block.rows] == 0] = 0
+        return scores
+
+    def _block_scores(self, block: Block, weights: Array) -> Array:
+        scale = self._scale[block.rows]
+        scores = self._raw_scores(block, weights)
+        scores *= scale if scores.ndim == 1 else scale[:, None]
+        if self.intercept:
+            scores += np.multiply.outer(self._constants[block.rows], weights[-1])
+        return scores
+
+    def _add_adjoint(self, block: Block, values: Array, out: Array) -> None:
+        """Add the block's part of ``design^T values`` to ``out``; ``values`` is overwritten."""
+        if self.intercept:
+            out[-1] += self._constants[block.rows] @ values
+        scale = self._scale[block.rows]
+        values *= scale if values.ndim == 1 else scale[:, None]
+        out[: self.n_features] += block.XT @ values
+
+    def scores(self, weights: Array) -> Array:
+        """Return design @ weights, shape (n,) or (n, n_outputs): one pass."""
+        scores = np.empty((self.n_samples, *weights.shape[1:]))
+        for block in self._rows:
+            scores[block.rows] = self._block_scores(block, weights)
+        return scores
+
+    def adjoint(self, values: Array) -> Array:
+        """Return design^T @ values for values of shape (n,) or (n, k): one pass."""
+        out = np.zeros((self.n_weights, *values.shape[1:]))
+        for block in self._rows:
+            self._add_adjoint(block, values[block.rows].astype(np.float64), out)
+        return out
+
+    # -- moments of the rows --------------------------------------------------------------------------
+
+    def weighted_gram(self, weights: Array) -> Array:
+        """Return design^T diag(weights) design for non-negative record weights of shape (n,): one pass."""
+        gram = np.zeros((self.n_weights, self.n_weights))
+        for block in self._rows:
+            self._add_gram(block, weights[block.rows], gram)
+        return gram
+
+    def _add_gram(self, block: Block, weights: Array, out: Array) -> None:
+        root = np.sqrt(weights)
+        scaled = root * self._scale[block.rows]
+        root *= self._constants[block.rows]
+        d = self.n_features
+        for start in range(0, len(root), GRAM_HEIGHT):  # small parts: a sparse block is made dense here
+            part = slice(start, start + GRAM_HEIGHT)
+            rows = block.X[part].toarray() if sp.issparse(block.X) else block.X[part]
+            rows = rows * scaled[part, None]
+            out[:d, :d] += rows.T @ rows
+            if self.intercept:
+                cross = rows.T @ root[part]
+                out[:d, d] += cross
+                out[d, :d] += cross
+        if self.intercept:
+            out[d, d] += root @ root
+
+    def _bounded_blocks(self, height: int = 2 * GRAM_HEIGHT) -> Iterator[tuple[slice, Any]]:
+        """Yield the bounded features, without the constant column: copies of at most ``height`` rows."""
+        # scaled before anything is squared: the squares of what is as long as it may be do not overflow
+        for block in Rows(self.X, to_square=True):
+            first, last = block.rows.start, block.rows.stop
+            for start in range(first, last, height):
+                rows = slice(start, min(start + height, last))
+                X, scale = block.X[start - first : rows.stop - first], self._scale[rows]
+                if sp.issparse(X):
+                    scaled = X.data * np.repeat(scale, np.diff(X.indptr))
+                    yield rows, compressed(sp.csr_array, X.shape, (scaled, X.indices, X.indptr))
+                else:
+                    yield rows, X * scale[:, None]
+
+    def squared_column_norms(self) -> Array:
+        """Return the sum of squares of each column of the bounded design, shape (n_weights,): one pass."""
+        out = np.zeros(self.n_weights)
+        for rows, X in self._bounded_blocks():
+            out[: self.n_features] += squared(X).sum(axis=0)
+            if self.intercept:
+                out[-1] += self._constants[rows] @ self._constants[rows]
+        return out
+
+    def transformed_row_norms(self, transform: Array) -> Array:
+        """Return the norms of the rows of the bounded design after a linear map: one pass.
+
+        Parameters
+        ----------
+        transform : ndarray of shape (n_weights,) or (n_weights, k)
+            A vector multiplies column ``j`` by its entry ``j``; a matrix multiplies each row from the right.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        norms = np.empty(self.n_samples)
+        features, last = transform[: self.n_features], transform[-1]
+        is_matrix = transform.ndim == 2
+        # the product of a sparse block with a matrix is dense
+        for rows, X in self._bounded_blocks(GRAM_HEIGHT if is_matrix else 2 * GRAM_HEIGHT):
+            if is_matrix:
+                X = X @ features
+                if self.intercept:
+                    X += np.multiply.outer(self._constants[rows], last)
+            elif sp.issparse(X):
+                X.data *= features[X.indices]
+            else:
+                X *= features
+            norms[rows] = squared(X).sum(axis=1) if sp.issparse(X) else np.einsum("ij,ij->i", X, X)
+        if self.intercept and not is_matrix:
+            norms += np.square(self._constants * last)
+        return np.sqrt(norms, out=norms)
+
+    def column(self, j: int) -> Array:
+        """Return column ``j`` of the bounded design, shape (n,), float64."""
+        if j == self.n_features and self.intercept:
+            return self._constants.copy()
+        column = self.X[:, [j]].toarray().ravel() if sp.issparse(self.X) else self.X[:, j]
+        return column * self._scale
+
+    @cached_property
+    def binary_columns(self) -> Array:
+        """Whether a column of ``X`` holds zeros and ones only, shape (n_features,): one pass, once."""
+        binary = np.ones(self.n_features, dtype=bool)
+        for block in self._rows:
+            if sp.issparse(block.X):
+                binary[block.X.indices[(block.X.data != 0) & (block.X.data != 1)]] = False
+            else:
+                binary &= ((block.X == 0) | (block.X == 1)).all(axis=0)
+        return binary

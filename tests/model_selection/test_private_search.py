@@ -1,0 +1,297 @@
+"""The private search: what it charges, what it leaves behind, and what it refuses."""
+
+import pickle
+import warnings
+from math import inf
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import dpskl.model_selection.private as private_search
+from dpskl import (
+    BudgetExceededError,
+    DPHuberSVC,
+    DPLogisticRegression,
+    NoPrivacyWarning,
+    PrivacyAccountant,
+    PrivacyLeakWarning,
+    SeededNoiseWarning,
+)
+from dpskl.accounting import GaussianCost, PureCost, SelectionCost, WorstCost, gaussian_mu
+from dpskl.mechanisms.noisy_count import NoisyCount
+from dpskl.model_selection import PrivateSearchCV, plan_cost
+from dpskl.solvers import GradientDescent
+
+
+def data(n=120, d=3, n_classes=2, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % n_classes
+    centres = 2 * np.eye(n_classes, d) - 1 / d
+    return centres[y] + 0.3 * rng.normal(size=(n, d)), y
+
+
+def model(accountant=None, n_classes=2, **changes):
+    settings = {"solver": "gd", "classes": range(n_classes), "data_norm": 2.0, "accountant": accountant, **changes}
+    return DPLogisticRegression(**settings)
+
+
+@pytest.fixture
+def _ignore_seeds():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeededNoiseWarning)
+        yield
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks([PrivateSearchCV(DPLogisticRegression(), {"C": [0.1, 1.0]})])
+def test_scikit_learn_check(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("eta", [0, 1])
+@pytest.mark.parametrize(
+    ("changes", "base"),
+    [
+        ({}, GaussianCost),
+        ({"delta": 0, "solver": "objective_perturbation"}, PureCost),
+        ({"solver": "objective_perturbation"}, WorstCost),
+        ({"neighbours": "replace_one"}, GaussianCost),
+    ],
+)
+def test_one_entry_is_charged_and_it_is_the_selection_of_a_trial(eta, changes, base):
+    X, y = data()
+    accountant = PrivacyAccountant()
+    delta = changes.get("delta", 1e-6)
+    grid = {"C": [0.1, 1.0], "data_norm": [1.0, 2.0]}
+    search = PrivateSearchCV(model(**changes), grid, delta=delta, eta=eta, mean_trials=5, accountant=accountant)
+    plan = plan_cost(search, 120, 3)
+    search.fit(X, y)
+    (entry,) = accountant.entries()
+    assert isinstance(entry.cost, SelectionCost)
+    assert isinstance(entry.cost.base, base)
+    assert (entry.cost.eta, entry.cost.mean, entry.n_samples) == (eta, 5.0, 120)
+    assert entry.cost == search.privacy_guarantee_.cost == plan.cost
+    assert 0.999 <= entry.cost.epsilon(delta) <= 1.0
+    best = search.best_estimator_
+    trial = best.plan(96, 3).cost  # the training part has 96 rows
+    assert trial.epsilon(delta) == pytest.approx(best.epsilon)
+    for order in (2.0, 8.0, 30.0):
+        assert trial.rdp(order) <= entry.cost.base.rdp(order) * (1 + 1e-12)
+    if base is GaussianCost:
+        assert entry.cost.base.mu == pytest.approx(gaussian_mu(best.epsilon, delta), rel=1e-6)
+    assert best.accountant is None
+    assert best.privacy_guarantee_ is search.privacy_guarantee_
+    assert "Papernot" in str(search.privacy_guarantee_)
+    assert set(search.best_params_) == {"C", "data_norm"}
+
+
+def test_a_single_trial_costs_a_single_fit():
+    X, y = data()
+    search = PrivateSearchCV(model(), {"C": [0.1, 1.0]}, mean_trials=1).fit(X, y)
+    assert search.best_estimator_.epsilon == pytest.approx(1.0, rel=1e-3)
+
+
+@pytest.mark.usefixtures("_ignore_seeds")
+def test_nothing_depends_on_the_number_of_trials(monkeypatch, capsys):
+    """Everything but the declared releases, the ledger, the warnings and the output are the same."""
+    X, y = data()
+    seen = []
+    for count in (1, 2, 9):
+        accountant = PrivacyAccountant()
+        monkeypatch.setattr(private_search, "draw_trials", lambda eta, gamma, noise, count=count: count)
+        search = PrivateSearchCV(
+            model(verbose=1, classes=None, epsilon=500.0), {"C": [0.1, 1.0]}, accountant=accountant, random_state=3
+        )
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            search.fit(X, y)
+        releases = {"best_estimator_", "best_params_", "best_score_"}
+        attributes = {name: repr(value) for name, value in vars(search).items() if name not in releases}
+        model_facts = {k: repr(v) for k, v in vars(search.best_estimator_).items() if k not in ("coef_", "intercept_")}
+        model_facts = {k: v for k, v in model_facts.items() if k not in ("C", "effective_C_")}
+        (entry,) = accountant.entries()
+        fields = {k: v for k, v in entry.to_dict().items() if k != "time"}
+        attributes.pop("accountant")
+        seen.append((attributes, model_facts, fields, [str(w.message) for w in caught], capsys.readouterr().out))
+    assert seen[0] == seen[1] == seen[2]
+    assert seen[0][-1] == ""
+    names = {name for name in seen[0][0] if name.endswith("_")}
+    assert names == {"classes_", "n_features_in_", "privacy_guarantee_"}
+
+
+@pytest.mark.usefixtures("_ignore_seeds")
+def test_model_and_score_come_from_disjoint_parts_fixed_in_advance():
+    X, y = data()
+    rows = private_search._validation_rows(120, 0.2)
+    assert rows.sum() == 24
+    moved, labels = X.copy(), y.copy()
+    moved[rows] = 100.0
+    labels[rows] = 0
+    fits = [
+        PrivateSearchCV(model(), {"C": [1.0]}, random_state=1, mean_trials=1).fit(*given)
+        for given in ((X, y), (moved, labels))
+    ]
+    np.testing.assert_array_equal(fits[0].best_estimator_.coef_, fits[1].best_estimator_.coef_)
+    for n in (3, 5, 10, 299, 300):
+        for share in (0.01, 0.2, 0.5, 0.9):
+            count = private_search._validation_rows(n, share).sum()
+            assert 1 <= count <= max(1, round(n * share + 0.5))
+
+
+@pytest.mark.usefixtures("_ignore_seeds")
+def test_without_noise_the_best_candidate_wins_with_its_accuracy():
+    X, y = data(200)
+    accountant = PrivacyAccountant()
+    grid = {"solver": [GradientDescent(max_iter=1, step_size=1e-9, iterate="last"), GradientDescent(max_iter=50)]}
+    search = PrivateSearchCV(
+        model(classes=None), grid, epsilon=inf, mean_trials=50, eta=1, random_state=0, accountant=accountant
+    )
+    with pytest.warns(NoPrivacyWarning), pytest.warns(PrivacyLeakWarning, match="classes"):
+        search.fit(X, y)
+    rows = private_search._validation_rows(200, 0.2)
+    assert search.best_score_ == search.score(X[rows], y[rows]) > 0.9
+    assert search.privacy_guarantee_ is None
+    assert search.best_estimator_.privacy_guarantee_ is None
+    assert accountant.entries()[0].cost == GaussianCost(inf)
+
+
+def test_the_score_is_noisy_by_what_the_guarantee_says():
+    X, y = data()
+    scores, search = [], PrivateSearchCV(model(), {"C": [1.0]}, mean_trials=1, epsilon=2.0)
+    for _ in range(100):
+        search.fit(X, y)
+        rows = private_search._validation_rows(120, 0.2)
+        correct = (search.predict(X[rows]) == y[rows]).sum()
+        scores.append(search.best_score_ * 24 - correct)
+    (part,) = search.privacy_guarantee_.parts
+    # 100 normal errors: mean or spread beyond 4.4 standard errors once in some 40,000 runs
+    assert abs(np.mean(scores)) < 4.4 * part.noise / np.sqrt(100)
+    assert abs(np.std(scores) / part.noise - 1) < 4.4 / np.sqrt(200)
+
+
+@pytest.mark.parametrize(("delta", "law"), [(0, "laplace"), (1e-6, "normal")])
+def test_the_noise_of_a_count_is_that_of_its_cost(delta, law, recording_noise):
+    mechanism = NoisyCount(0.5, delta)
+    scales = []
+    setattr(recording_noise, law, lambda size, scale: scales.append(scale) or np.zeros(size))
+    assert mechanism.release(17, recording_noise) == pytest.approx(17, abs=1e-4)
+    assert scales == [mechanism.noise_scale]
+    assert mechanism.cost.epsilon(delta) == pytest.approx(0.5)
+    assert mechanism.cost.epsilon(delta) <= 0.5
+    assert mechanism.sensitivity == 1.0
+    assert NoisyCount(inf, delta).release(17, recording_noise) == 17
+
+
+class Fragile(DPLogisticRegression):
+    """Fails at one value of C, and knows the ledger."""
+
+    ledger = None
+    lengths: list = []
+
+    def fit(self, X, y):
+        if self.ledger is not None:
+            Fragile.lengths.append(len(Fragile.ledger))
+        if self.C == 7.0:
+            raise ZeroDivisionError("tells of the data")
+        return super().fit(X, y)
+
+
+def test_a_failing_trial_is_a_trial_with_the_lowest_score(monkeypatch):
+    X, y = data()
+    accountant = PrivacyAccountant()
+    monkeypatch.setattr(Fragile, "ledger", accountant)
+    monkeypatch.setattr(private_search, "draw_trials", lambda eta, gamma, noise: 60)
+    settings = {"solver": "gd", "classes": [0, 1], "data_norm": 2.0}
+    search = PrivateSearchCV(Fragile(**settings), {"C": [7.0, 1.0]}, accountant=accountant).fit(X, y)
+    assert search.best_params_ == {"C": 1.0}
+    assert len(Fragile.lengths) == 60
+    assert set(Fragile.lengths) == {1}  # charged before the first trial, and once
+    lost = PrivateSearchCV(Fragile(**settings), {"C": [7.0]}, accountant=accountant)
+    with pytest.raises(RuntimeError, match="charged all the same") as caught:
+        lost.fit(X, y)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+    assert len(accountant) == 2
+    assert not hasattr(lost, "best_estimator_")
+
+
+def test_the_ledger_may_refuse_and_may_come_from_the_estimator():
+    X, y = data()
+    accountant = PrivacyAccountant(epsilon=1.0)
+    search = PrivateSearchCV(model(accountant), {"C": [0.1, 1.0]}, epsilon=2.0)
+    with pytest.raises(BudgetExceededError):
+        search.fit(X, y)
+    assert len(accountant) == 0
+    search.set_params(epsilon=1.0).fit(X, y)
+    assert len(accountant) == 1
+    with pytest.raises(BudgetExceededError):
+        search.fit(X, y)
+    with pytest.raises(ValueError, match="differ"):
+        clone(search).set_params(accountant=PrivacyAccountant()).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"epsilon": 0}, ValueError, "epsilon=0"),
+        ({"epsilon": "1"}, ValueError, "epsilon='1'"),
+        ({"delta": 1}, ValueError, "delta=1"),
+        ({"delta": 0}, ValueError, "delta=0.*solver='gd'"),
+        ({"eta": 2}, ValueError, "eta=2"),
+        ({"eta": True}, ValueError, "eta=True"),
+        ({"mean_trials": 0.5}, ValueError, "mean_trials=0.5"),
+        ({"mean_trials": inf}, ValueError, "mean_trials=inf"),
+        ({"validation_share": 1}, ValueError, "validation_share=1"),
+        ({"validation_share": 0.999}, ValueError, "leaves 0 samples"),
+        ({"accountant": 3}, ValueError, "accountant=3"),
+        ({"param_grid": {"C": []}}, ValueError, "C"),
+        ({"param_grid": []}, ValueError, "no candidate"),
+        ({"param_grid": {"epsilon": [1, 2]}}, ValueError, "varies 'epsilon'"),
+        ({"param_grid": {"neighbours": ["replace_one"]}}, ValueError, "varies 'neighbours'"),
+        ({"param_grid": {"penalty": ["l1"]}}, ValueError, "penalty"),
+        ({"param_grid": {"C": [1, -1]}}, ValueError, "C=-1"),
+        ({"param_grid": {"data_norm": [None]}}, ValueError, "data_norm=None"),
+        ({"estimator": LogisticRegression()}, TypeError, "LogisticRegression is not a classifier of this package"),
+        (
+            {"estimator": DPHuberSVC(solver="objective_perturbation", neighbours="replace_one", classes=[0, 1])},
+            ValueError,
+            "Renyi curve.*solver='gd'",
+        ),
+    ],
+)
+def test_bad_input_is_named_and_nothing_is_charged(changes, error, message):
+    X, y = data()
+    accountant = PrivacyAccountant()
+    search = PrivateSearchCV(model(), {"C": [0.1, 1.0]}, accountant=accountant).set_params(**changes)
+    with pytest.raises(error, match=message):
+        search.fit(X, y)
+    assert len(accountant) == 0
+
+
+def test_it_predicts_travels_and_takes_sparse_rows():
+    X, y = data()
+    names = np.array(["no", "yes"])[y]
+    search = PrivateSearchCV(model(classes=["yes", "no"]), {"C": [0.1, 1.0]}, epsilon=20.0)
+    search.fit(sp.csr_array(X), names)
+    assert search.classes_.tolist() == ["no", "yes"]
+    np.testing.assert_allclose(search.predict_proba(X).sum(axis=1), 1)
+    np.testing.assert_allclose(np.exp(search.predict_log_proba(X)), search.predict_proba(X))
+    np.testing.assert_allclose(search.decision_function(X), search.best_estimator_.decision_function(X))
+    again = pickle.loads(pickle.dumps(search))
+    np.testing.assert_array_equal(again.predict(X), search.predict(X))
+    assert search.score(X, names) > 0.7
+    assert not hasattr(PrivateSearchCV(DPHuberSVC(), {"C": [1.0]}), "predict_proba")
+    assert search.best_estimator_.random_state is None
+    with pytest.raises(ValueError, match="features"):
+        search.predict(X[:, :2])
+
+
+def test_the_guarantee_states_the_budget_that_was_asked_for_and_costs_no_less():
+    X, y = data()
+    search = PrivateSearchCV(model(), {"C": [0.1, 1.0]}, mean_trials=3, epsilon=2.0, delta=1e-6).fit(X, y)
+    guarantee = search.privacy_guarantee_
+    assert (guarantee.epsilon, guarantee.delta) == (2.0, 1e-6)
+    assert 0.99 * guarantee.epsilon <= guarantee.cost.epsilon(guarantee.delta) <= guarantee.epsilon
