@@ -5,27 +5,31 @@ from __future__ import annotations
 import warnings
 from math import inf
 from numbers import Integral
+from typing import Any
 
 import numpy as np
+from scipy import special
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
 
 from dpskl.accounting import Cost, GaussianCost, gaussian_mu
 from dpskl.curator import Curator
 from dpskl.exceptions import WeakSignalWarning
-from dpskl.guarantee import PrivacyGuarantee
+from dpskl.exchange import fit_facts, from_record, released_copy, to_record
+from dpskl.guarantee import FitFacts, PrivacyGuarantee
 from dpskl.mechanisms.base import Mechanism, ReleasePart
-from dpskl.mechanisms.noise import make_noise
-from dpskl.records.design import Design
+from dpskl.mechanisms.noise import NoiseSource, make_noise
+from dpskl.prediction import LinearPredictor
+from dpskl.progress import CallbackSupportMixin, Progress, with_callbacks
 from dpskl.records.losses import MarginLoss
 from dpskl.records.path import Path
 from dpskl.records.problem import Problem
-from dpskl.solvers import Plan, PublicFacts, make_solver
+from dpskl.solvers import Outcome, Plan, PublicFacts, Solver, make_solver
 from dpskl.validation import (
     check_parameters,
+    declared_classes,
     encode_labels,
     find_data_norm,
-    validate_rows,
+    number_of_records,
     validate_training_data,
     warn_of_weak_claims,
 )
@@ -35,6 +39,10 @@ __all__ = ["PrivateClassifier", "PrivateLinearClassifier"]
 # Value of the constant column as a multiple of data_norm. Its square is what an intercept adds to the squared
 # sensitivity, its inverse square what it adds to the penalty of the intercept.
 _INTERCEPT_RATIO = 0.3
+_CUT_OF_SUPPORT = (
+    "delta = 0 is that of the ideal noise: numbers drawn from 64-bit words end where these do, which shows with a "
+    "probability below 1e-18 for each number"
+)
 # mu n / D below which noise costs several points of accuracy whatever the solver, see docs/solvers.md
 _LEAST_SIGNAL = 2.0
 
@@ -54,7 +62,7 @@ def _warn_of_weak_signal(facts: PublicFacts, epsilon: float, delta: float) -> No
         )
 
 
-class PrivateClassifier(ClassifierMixin, BaseEstimator):
+class PrivateClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """How a fit is charged and what it promises."""
 
     def _has_guarantee(self) -> bool:
@@ -80,33 +88,103 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         self,
         parts: tuple[ReleasePart, ...],
         cost: Cost,
-        features: tuple[str, ...],
+        fit: FitFacts,
         is_secure: bool,
         condition: str | None = None,
     ) -> PrivacyGuarantee | None:
-        """Return the guarantee, where there is one; ``features`` is what of the rows is taken to be public."""
+        """Return the guarantee, where there is one."""
         if not self._has_guarantee():
             return None
+        caveats = PrivacyGuarantee.caveats if self.delta > 0 else (*PrivacyGuarantee.caveats, _CUT_OF_SUPPORT)
         return PrivacyGuarantee(
             epsilon=float(self.epsilon),
             delta=float(self.delta),
             neighbours=self.neighbours,
             parts=parts,
             public=(
-                "n (number of records)",
+                *_public_size(self, fit),
                 "number and names of features",
-                "classes" if self.classes is not None else "classes (read from y)",
-                *features,
+                "classes" if self.classes is not None else "classes (read from y: which labels occur becomes public)",
+                *(() if fit.data_norm is None else ("data_norm",)),
                 "all parameters",
             ),
             cost=cost,
             is_seeded=not is_secure,
-            caveats=PrivacyGuarantee.caveats if condition is None else (condition, *PrivacyGuarantee.caveats),
+            caveats=caveats,
+            conditions=() if condition is None else (condition,),
+            fit=fit,
         )
 
+    def release(self):
+        """Return a copy of the fitted model for others: with its guarantee, and without what they must not get.
 
-class PrivateLinearClassifier(PrivateClassifier):
-    """Parameters, ``fit`` and ``predict`` of every estimator; subclasses name their loss."""
+        Left out are the accountant, which would lead to a ledger, ``random_state``, from which the noise of a test
+        could be computed, and callbacks. What remains is public or was released under the guarantee: the parameters,
+        the fitted attributes, the guarantee with its facts. Such a copy predicts, pickles, and turns into JSON by
+        :meth:`to_dict`.
+
+        Returns
+        -------
+        estimator
+
+        Warns
+        -----
+        NoPrivacyWarning
+            If the fit has no guarantee.
+        SeededNoiseWarning
+            If its noise was seeded.
+        """
+        return released_copy(self)
+
+    def to_dict(self):
+        """Return the released model as a dictionary that ``json.dumps`` takes, see :meth:`release`.
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> import json
+        >>> import numpy as np
+        >>> from dpskl import DPLogisticRegression
+        >>> X, y = np.zeros((100, 2)), np.arange(100) % 2
+        >>> model = DPLogisticRegression(epsilon=3.0, classes=[0, 1]).fit(X, y)
+        >>> received = DPLogisticRegression.from_dict(json.loads(json.dumps(model.to_dict())))
+        >>> bool((received.predict(X) == model.predict(X)).all()), received.privacy_guarantee_.epsilon
+        (True, 3.0)
+        """
+        return to_record(self)
+
+    @classmethod
+    def from_dict(cls, record):
+        """Return the model that :meth:`to_dict` described.
+
+        Parameters
+        ----------
+        record : dict
+            Of the same class of estimator. Only numbers, words and names of this package are read from it; no code.
+
+        Returns
+        -------
+        estimator
+
+        Raises
+        ------
+        ValueError
+            If the record is of something else, or of a newer format.
+        """
+        return from_record(cls, record)
+
+
+def _public_size(estimator: PrivateClassifier, fit: FitFacts) -> tuple[str, ...]:
+    if estimator.n_samples is not None:
+        return (f"n_samples={fit.n_samples} (declared; how many records there are is not used)",)
+    return ("n (number of records)",)
+
+
+class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
+    """Parameters and ``fit`` of every estimator; subclasses name their loss."""
 
     def __init__(
         self,
@@ -118,6 +196,7 @@ class PrivateLinearClassifier(PrivateClassifier):
         fit_intercept=True,
         data_norm=1.0,
         classes=None,
+        n_samples=None,
         neighbours="add_remove",
         accountant=None,
         random_state=None,
@@ -130,6 +209,7 @@ class PrivateLinearClassifier(PrivateClassifier):
         self.fit_intercept = fit_intercept
         self.data_norm = data_norm
         self.classes = classes
+        self.n_samples = n_samples
         self.neighbours = neighbours
         self.accountant = accountant
         self.random_state = random_state
@@ -150,6 +230,7 @@ class PrivateLinearClassifier(PrivateClassifier):
             tags.classifier_tags.poor_score = True
         return tags
 
+    @with_callbacks
     def fit(self, X, y):
         """Fit the model, spending (epsilon, delta) once.
 
@@ -179,34 +260,32 @@ class PrivateLinearClassifier(PrivateClassifier):
         solver = make_solver(self.solver, loss, self.delta)
         X, y = validate_training_data(self, X, y)
         classes, codes = encode_labels(y, self.classes)
-        facts = self._public_facts(X.shape[0], X.shape[1], len(classes), loss, find_data_norm(X, self.data_norm))
-        plan = solver.plan(facts, float(self.epsilon), float(self.delta))
-        noise = make_noise(self.random_state)
-        warn_of_weak_claims(self, facts.n_samples)
-        if isinstance(self.solver, str) and self.solver == "auto" and self.delta > 0:
-            _warn_of_weak_signal(facts, float(self.epsilon), float(self.delta))
-        guarantee = self._promise(plan.describe(), plan.cost, ("data_norm",), noise.is_secure, solver.condition)
-        if self.verbose:
-            print(guarantee)
-        name = solver.name if solver.condition is None else f"{solver.name} ({solver.condition})"
-        self._charge(self._cost(plan), name, facts.n_samples, noise.is_secure)
+        n_samples = number_of_records(self, X.shape[0])
+        # what others have set for floating-point errors must not raise or warn of records, from here to the release
+        with np.errstate(all="ignore"), special.errstate(all="ignore"):
+            facts = self._public_facts(n_samples, X.shape[1], len(classes), loss, find_data_norm(X, self.data_norm))
+            plan = solver.plan(facts, float(self.epsilon), float(self.delta))
+            noise = make_noise(self.random_state)
+            warn_of_weak_claims(self, n_samples)
+            if isinstance(self.solver, str) and self.solver == "auto" and self.delta > 0:
+                _warn_of_weak_signal(facts, float(self.epsilon), float(self.delta))
+            guarantee = self._promise(
+                plan.describe(),
+                plan.cost,
+                fit_facts(self, solver.name, n_samples, facts.n_features, classes, facts.data_norm),
+                noise.is_secure,
+                solver.condition,
+            )
+            if self.verbose:
+                print(guarantee)
+            progress = Progress(self, None if plan.budget else plan.n_questions)
+            name = solver.name if solver.condition is None else f"{solver.name} ({solver.condition})"
+            self._charge(self._cost(plan), name, n_samples, noise.is_secure)
+            outcome = self._run(solver, plan, facts, X, codes, noise, progress)
+            rows = outcome.weights.reshape(facts.n_weights, facts.n_outputs).T
+            self.coef_ = rows[:, : facts.n_features].copy()
+            self.intercept_ = rows[:, -1] * facts.intercept if self.fit_intercept else np.zeros(facts.n_outputs)
 
-        problem_loss = solver.problem_loss(facts)
-        problem = Problem(
-            X,
-            problem_loss.encode(codes, len(classes)),
-            problem_loss,
-            data_norm=facts.data_norm,
-            intercept=facts.intercept,
-            n_outputs=facts.n_outputs,
-            rows=solver.rows,
-        )
-        data = Path(problem) if plan.along_path else problem
-        outcome = solver.run(Curator(data, plan.open_budget(), noise), plan)
-
-        rows = outcome.weights.reshape(facts.n_weights, facts.n_outputs).T
-        self.coef_ = rows[:, : facts.n_features].copy()
-        self.intercept_ = rows[:, -1] * facts.intercept if self.fit_intercept else np.zeros(facts.n_outputs)
         self.classes_ = classes
         self.n_iter_ = outcome.n_iter
         self.history_ = outcome.history
@@ -215,7 +294,26 @@ class PrivateLinearClassifier(PrivateClassifier):
         self.data_norm_ = facts.data_norm
         self.solver_ = solver
         self._constant = facts.intercept
+        progress.finished()
         return self
+
+    @staticmethod
+    def _run(
+        solver: Solver, plan: Plan, facts: PublicFacts, X: Any, codes: Any, noise: NoiseSource, progress: Progress
+    ) -> Outcome:
+        """Let the solver ask; this is where records are used."""
+        loss = solver.problem_loss(facts)
+        problem = Problem(
+            X,
+            loss.encode(codes, facts.n_classes),
+            loss,
+            data_norm=facts.data_norm,
+            intercept=facts.intercept,
+            n_outputs=facts.n_outputs,
+            rows=solver.rows,
+        )
+        data = Path(problem) if plan.along_path else problem
+        return solver.run(Curator(data, plan.open_budget(), noise, progress.answered), plan)
 
     def plan(self, n_samples, n_features, n_classes=None):
         """Return what ``fit`` would do with data of this size, and what it would cost; no data are needed.
@@ -250,7 +348,7 @@ class PrivateLinearClassifier(PrivateClassifier):
         if self.data_norm is None:
             raise ValueError("data_norm=None is read from the data, so no plan can be made without them; declare it")
         if self.classes is not None:
-            n_classes = len(np.unique(np.asarray(self.classes)))
+            n_classes = len(declared_classes(self.classes))
         for name, value, least in (
             ("n_samples", n_samples, 2),
             ("n_features", n_features, 1),
@@ -284,40 +382,3 @@ class PrivateLinearClassifier(PrivateClassifier):
             neighbours=self.neighbours,
             C=float(self.C),
         )
-
-    # -- prediction -----------------------------------------------------------------------------------
-
-    def decision_function(self, X):
-        """Return the scores of the classes; rows are scaled as in ``fit``.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes, positive scores speak for ``classes_[1]``.
-        """
-        check_is_fitted(self)
-        X = validate_rows(self, X)
-        weights = self.coef_.T
-        if self._constant:
-            weights = np.vstack([weights, self.intercept_ / self._constant])
-        rows = Design(X, data_norm=self.data_norm_, intercept=self._constant, rows=self.solver_.rows)
-        scores = rows.scores(weights)
-        return scores[:, 0] if len(self.classes_) == 2 else scores
-
-    def predict(self, X):
-        """Return the label with the highest score.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,8 +11,7 @@ from dpskl.accounting import Cost
 from dpskl.budget import UnplannedQuestionError
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.noise import NoiseSource
-from dpskl.records.path import Path
-from dpskl.records.problem import Problem
+from dpskl.records.trainable import Trainable
 
 __all__ = ["Budget", "Curator"]
 
@@ -33,16 +33,26 @@ class Curator:
 
     Parameters
     ----------
-    problem : Problem or Path
+    problem : Trainable
+        The data: a problem, one along a path, or whatever else keeps that protocol.
     budget : Budget
         The questions that were paid for.
     noise : NoiseSource
+    on_answer : callable, optional
+        Called without arguments after each answer, to show progress: how many answers there were, and no more.
     """
 
-    def __init__(self, problem: Problem | Path, budget: Budget, noise: NoiseSource) -> None:
+    def __init__(
+        self,
+        problem: Trainable,
+        budget: Budget,
+        noise: NoiseSource,
+        on_answer: Callable[[], None] | None = None,
+    ) -> None:
         self.__problem = problem
         self.__budget = budget
         self.__noise = noise
+        self.__on_answer = on_answer or (lambda: None)
 
     def zeros(self) -> Array:
         """Return zero weights of the right shape, which is public."""
@@ -66,9 +76,15 @@ class Curator:
         FilterRefusal
             If the budget is a filter and too little is left. Nothing is drawn.
         """
-        # a plan for other data has another sensitivity; its costs may be the same
-        held = (self.__problem.n_samples, self.__problem.n_features)
-        if mechanism.data_shape not in (None, held):
+        if not self._is_for_these_data(mechanism.data_shape):
+            held = (self.__problem.n_samples, self.__problem.n_features)
             raise UnplannedQuestionError(f"the plan is for data of size {mechanism.data_shape}, and these have {held}")
         self.__budget.take(mechanism.cost)
-        return mechanism.release(self.__problem, *arguments, self.__noise)
+        answer = mechanism.release(self.__problem, *arguments, self.__noise)
+        self.__on_answer()
+        return answer
+
+    def _is_for_these_data(self, shape: tuple[int, int] | None) -> bool:
+        # a plan for other data has another sensitivity; its costs may be the same. The number of records may be a bound
+        # above theirs: every formula that takes it grows with it.
+        return shape is None or (self.__problem.n_samples <= shape[0] and self.__problem.n_features == shape[1])

@@ -6,9 +6,18 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dpskl.base import PrivateClassifier
+from dpskl.exchange import fit_facts
 from dpskl.mechanisms.noise import make_noise
 from dpskl.mechanisms.noisy_count import NoisyHistogram
-from dpskl.validation import check_budget, encode_labels, validate_rows, validate_training_data, warn_of_weak_claims
+from dpskl.progress import Progress, with_callbacks
+from dpskl.validation import (
+    check_budget,
+    encode_labels,
+    number_of_records,
+    validate_rows,
+    validate_training_data,
+    warn_of_weak_claims,
+)
 
 __all__ = ["PrivateMajority"]
 
@@ -25,6 +34,9 @@ class PrivateMajority(PrivateClassifier):
     classes : array-like or None, default=None
         All labels that can occur, at least two. ``None`` takes them from ``y`` and warns, since which labels occur
         is a fact about the data.
+    n_samples : int or None, default=None
+        The public number of records, or a bound above it; the counts do not need it, the ledger keeps it. ``None``
+        makes the number of rows public.
     neighbours : {"add_remove", "replace_one"}, default="add_remove"
         Which data sets must be hard to tell apart: with one record more or less (the number of records being
         public), or with one record exchanged.
@@ -68,6 +80,7 @@ class PrivateMajority(PrivateClassifier):
         delta=0.0,
         *,
         classes=None,
+        n_samples=None,
         neighbours="add_remove",
         accountant=None,
         random_state=None,
@@ -75,6 +88,7 @@ class PrivateMajority(PrivateClassifier):
         self.epsilon = epsilon
         self.delta = delta
         self.classes = classes
+        self.n_samples = n_samples
         self.neighbours = neighbours
         self.accountant = accountant
         self.random_state = random_state
@@ -85,6 +99,7 @@ class PrivateMajority(PrivateClassifier):
         tags.classifier_tags.poor_score = True
         return tags
 
+    @with_callbacks
     def fit(self, X, y):
         """Count the classes, spending epsilon once.
 
@@ -109,16 +124,21 @@ class PrivateMajority(PrivateClassifier):
         check_budget(self)
         X, y = validate_training_data(self, X, y)
         classes, codes = encode_labels(y, self.classes)
+        n_samples = number_of_records(self, X.shape[0])
         mechanism = NoisyHistogram(float(self.epsilon), self.neighbours)
         noise = make_noise(self.random_state)
-        warn_of_weak_claims(self, len(codes))
-        guarantee = self._promise((mechanism.describe(1),), mechanism.cost, (), noise.is_secure)
-        self._charge(self._cost(mechanism), "noisy_histogram", len(codes), noise.is_secure)
+        warn_of_weak_claims(self, n_samples)
+        facts = fit_facts(self, "noisy_histogram", n_samples, X.shape[1], classes)
+        guarantee = self._promise((mechanism.describe(1),), mechanism.cost, facts, noise.is_secure)
+        progress = Progress(self, 1)
+        self._charge(self._cost(mechanism), "noisy_histogram", n_samples, noise.is_secure)
         counts = np.maximum(mechanism.release(np.bincount(codes, minlength=len(classes)), noise), 0)
         total = counts.sum()
         self.class_prior_ = counts / total if total > 0 else np.full(len(classes), 1 / len(classes))
         self.classes_ = classes
         self.privacy_guarantee_ = guarantee
+        progress.answered()
+        progress.finished()
         return self
 
     def predict(self, X):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from math import exp
 from typing import Any
 
-from dpskl.accounting import Cost
+from dpskl.accounting import Cost, cost_from_dict
+from dpskl.accounting.words import at_most
 from dpskl.mechanisms.base import ReleasePart
 
-__all__ = ["PrivacyGuarantee"]
+__all__ = ["FitFacts", "PrivacyGuarantee"]
 
 _RELATION = {
     "add_remove": "one record present or absent",
@@ -18,7 +20,37 @@ _RELATION = {
 
 
 def _factor(epsilon: float) -> str:
-    return f"{exp(epsilon):.3g}" if epsilon < 700 else "e^700"
+    return at_most(exp(epsilon), digits=3) if epsilon < 700 else f"e^{at_most(epsilon)}"
+
+
+@dataclass(frozen=True)
+class FitFacts:
+    """What was public about a fit, for who receives its model without its maker.
+
+    Attributes
+    ----------
+    estimator, solver : str or None
+    n_samples : int or None
+        The public number of records: that of the rows, or the declared bound above it.
+    n_features : int or None
+    data_norm : float or None
+        Bound on the rows.
+    classes : tuple or None
+        The labels.
+    time : str or None
+        When the fit was charged, UTC.
+    version : str or None
+        Of dpskl.
+    """
+
+    estimator: str | None = None
+    solver: str | None = None
+    n_samples: int | None = None
+    n_features: int | None = None
+    data_norm: float | None = None
+    classes: tuple[Any, ...] | None = None
+    time: str | None = None
+    version: str | None = None
 
 
 @dataclass(frozen=True)
@@ -42,6 +74,10 @@ class PrivacyGuarantee:
         Whether the noise came from a seed. Then the guarantee holds against nobody who can guess the seed.
     caveats : tuple of str
         What the guarantee does not cover.
+    conditions : tuple of str
+        What it rests on besides theorems, such as samples that a chain does not draw exactly; mostly empty.
+    fit : FitFacts
+        What was public about the fit.
     """
 
     epsilon: float
@@ -54,17 +90,27 @@ class PrivacyGuarantee:
     caveats: tuple[str, ...] = (
         "floating-point noise is hardened (OS entropy, rounding to a grid) but not proved safe; no promise on timing",
     )
+    conditions: tuple[str, ...] = ()
+    fit: FitFacts = FitFacts()
+
+    @property
+    def holds(self) -> bool:
+        """Whether (epsilon, delta) is proved as it stands: the noise is not seeded and nothing is conditional."""
+        return not self.is_seeded and not self.conditions
 
     def epsilon_at(self, delta: float) -> float:
         """Return the smallest proved epsilon at another delta, in [0, 1)."""
         return self.cost.epsilon(delta)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that ``json.dumps`` takes."""
+        """Return a dictionary that ``json.dumps`` takes, and :meth:`from_dict` restores."""
         return {
             "epsilon": self.epsilon,
             "delta": self.delta,
+            "holds": self.holds,
+            "conditions": list(self.conditions),
             "neighbours": self.neighbours,
+            "fit": {**asdict(self.fit), "classes": None if self.fit.classes is None else list(self.fit.classes)},
             "parts": [part.to_dict() for part in self.parts],
             "public": list(self.public),
             "cost": self.cost.to_dict(),
@@ -72,18 +118,42 @@ class PrivacyGuarantee:
             "caveats": list(self.caveats),
         }
 
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> PrivacyGuarantee:
+        """Return the guarantee that ``to_dict`` described."""
+        classes = record["fit"]["classes"]
+        return cls(
+            epsilon=record["epsilon"],
+            delta=record["delta"],
+            neighbours=record["neighbours"],
+            parts=tuple(ReleasePart.from_dict(part) for part in record["parts"]),
+            public=tuple(record["public"]),
+            cost=cost_from_dict(record["cost"]),
+            is_seeded=record["is_seeded"],
+            caveats=tuple(record["caveats"]),
+            conditions=tuple(record["conditions"]),
+            fit=FitFacts(**{**record["fit"], "classes": None if classes is None else tuple(classes)}),
+        )
+
+    def _head(self) -> list[str]:
+        claim = (
+            f"({at_most(self.epsilon)}, {at_most(self.delta)})-differential privacy for the whole model, released once"
+        )
+        if self.conditions:
+            claim = f"NOT PROVED, conditional on {'; '.join(self.conditions)}: {claim}"
+        seeded = ["SEEDED NOISE, FOR TESTS ONLY: who knows the seed can remove the noise"] if self.is_seeded else []
+        return [*seeded, claim]
+
     def __str__(self) -> str:
-        lines = ["SEEDED NOISE, FOR TESTS ONLY: who knows the seed can remove the noise"] if self.is_seeded else []
+        delta = at_most(self.delta)
+        lines = self._head()
         lines += [
-            f"({self.epsilon:.6g}, {self.delta:.6g})-differential privacy for the whole model, released once",
-            f"  in words     no event is more than {_factor(self.epsilon)} times as likely, plus {self.delta:.6g}, "
-            "on one of two neighbouring data sets as on the other",
+            f"  in words     no event is more than {_factor(self.epsilon)} times as likely, plus {delta}, on one"
+            " of two neighbouring data sets as on the other",
             f"  neighbours   {self.neighbours}: {_RELATION[self.neighbours]}",
         ]
         for part in self.parts:
-            lines.append(f"  {part.count} x {part.mechanism}")
-            lines.append(f"      sensitivity {part.sensitivity:.6g}, noise of scale {part.noise:.6g}, cost {part.cost}")
-            lines.append(f"      {part.theorem}")
+            lines += [f"  {part.count} x {part.mechanism}", f"      {part.in_numbers()}", f"      {part.theorem}"]
         lines.append("  public       " + "; ".join(self.public))
         lines.extend("  not covered  " + caveat for caveat in self.caveats)
         return "\n".join(lines)

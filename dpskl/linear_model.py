@@ -36,8 +36,12 @@ _PARAMETERS = """
     classes : array-like or None, default=None
         All labels that can occur, at least two. ``None`` takes them from ``y`` and warns, since which labels occur
         is a fact about the data.
+    n_samples : int or None, default=None
+        The public number of records, at least 2: a published figure, or a bound that no data set exceeds, used by all
+        formulas in place of the number of rows. ``None`` makes the number of rows itself public, which is wrong where
+        the rows were chosen by something private, such as their labels.
     neighbours : {{"add_remove", "replace_one"}}, default="add_remove"
-        Which data sets must be hard to tell apart: with one record more or less (the number of records being
+        Which data sets must be hard to tell apart: with one record more or less (``n_samples`` being
         public), or with one record exchanged.
     accountant : PrivacyAccountant or None, default=None
         Ledger that is charged before the data are used, and that may refuse.
@@ -202,6 +206,7 @@ class DPHuberSVC(PrivateLinearClassifier):
         fit_intercept=True,
         data_norm=1.0,
         classes=None,
+        n_samples=None,
         neighbours="add_remove",
         accountant=None,
         random_state=None,
@@ -216,6 +221,7 @@ class DPHuberSVC(PrivateLinearClassifier):
             fit_intercept=fit_intercept,
             data_norm=data_norm,
             classes=classes,
+            n_samples=n_samples,
             neighbours=neighbours,
             accountant=accountant,
             random_state=random_state,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from collections.abc import Iterable
 from math import inf
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import assert_all_finite
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from dpskl.accounting._numeric import SMALLEST_EPSILON
@@ -23,8 +22,10 @@ __all__ = [
     "check_budget",
     "check_parameters",
     "check_positive",
+    "declared_classes",
     "encode_labels",
     "find_data_norm",
+    "number_of_records",
     "validate_rows",
     "validate_training_data",
     "warn_of_weak_claims",
@@ -36,6 +37,7 @@ _WEAK_EPSILON = 20.0
 # Fourth powers times millions of records neither overflow nor vanish, nor do single precision losses.
 _NORM_RANGE = (1e-15, 1e15)
 _SMALLEST_C = 1e-300
+_BLOCK_SIZE = 1 << 20  # numbers looked at one by one at a time, where their sum is not finite
 
 
 def _is_real(value: Any) -> bool:
@@ -80,6 +82,34 @@ def check_budget(estimator: Any) -> None:
         estimator.accountant,
         "None or a dpskl.PrivacyAccountant",
     )
+    if estimator.classes is not None:
+        declared_classes(estimator.classes)
+    n_samples = estimator.n_samples
+    _require(
+        n_samples is None or (isinstance(n_samples, int | np.integer) and int(n_samples) >= 2),
+        "n_samples",
+        n_samples,
+        "None, which makes the number of rows of X public, or a whole number of at least 2 that no data set exceeds",
+    )
+
+
+def number_of_records(estimator: Any, n_rows: int) -> int:
+    """Return the public number of records: the declared one, or that of the rows.
+
+    Raises
+    ------
+    ValueError
+        If there are more rows than were declared.
+    """
+    if estimator.n_samples is None:
+        return n_rows
+    if n_rows > estimator.n_samples:
+        # how many there are is not said: an error may be seen by others than those who may know
+        raise ValueError(
+            f"n_samples={estimator.n_samples!r} was declared as the number of records or a bound above it, and X has "
+            "more rows; declare a larger bound, which must not be chosen by looking at the records"
+        )
+    return int(estimator.n_samples)
 
 
 def check_parameters(estimator: Any) -> None:
@@ -106,8 +136,7 @@ def check_parameters(estimator: Any) -> None:
 def validate_training_data(estimator: Any, X: Any, y: Any) -> tuple[Any, Array]:
     """Return rows and labels as arrays; see :func:`validate_rows`."""
     X, y = validate_data(estimator, X, y, ensure_min_samples=2, **_row_rules(X))
-    check_classification_targets(y)
-    return _without_duplicates(X), y
+    return _checked_rows(X), _checked_labels(y)
 
 
 def validate_rows(estimator: Any, X: Any) -> Any:
@@ -116,25 +145,110 @@ def validate_rows(estimator: Any, X: Any) -> Any:
     An array of these types is used as it is, in either order. Where a copy must be made anyway it is made in
     Fortran order, which is read twice as fast.
     """
-    return _without_duplicates(validate_data(estimator, X, reset=False, **_row_rules(X)))
+    return _checked_rows(validate_data(estimator, X, reset=False, **_row_rules(X)))
 
 
 def _row_rules(X: Any) -> dict[str, Any]:
     as_it_is = isinstance(X, np.ndarray) and X.dtype in (np.float32, np.float64)
-    return {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": None if as_it_is else "F"}
+    order = None if as_it_is else "F"
+    # scikit-learn's check for finite numbers can be switched off from outside, and a bound on rows rests on it: ours
+    return {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": order, "ensure_all_finite": False}
 
 
-def _without_duplicates(X: Any) -> Any:
-    """Add up entries of a CSR matrix that are stored twice: norms of rows would miss them."""
-    if sp.issparse(X) and not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-        assert_all_finite(X)  # finite parts may add up to infinity
-    return X
+def _checked_rows(X: Any) -> Any:
+    """Return rows whose numbers are finite and, where they are sparse, stored once and inside the matrix.
+
+    Nothing is taken from what ``X`` says of itself: ``has_canonical_format`` is remembered by SciPy and stays true when
+    somebody changes ``X.indices`` in place, and then one record has a norm that nobody sees. One pass each.
+    """
+    if not sp.issparse(X):
+        _check_finite(X)
+        return X
+    _check_finite(X.data)
+    fresh = type(X)((X.data, X.indices, X.indptr), shape=X.shape, copy=False)  # remembers nothing
+    try:
+        fresh.check_format(full_check=True)
+    except ValueError as error:
+        raise ValueError(f"X is a CSR matrix whose index arrays are broken ({error}); build it anew") from error
+    if not fresh.has_canonical_format:
+        fresh = fresh.copy()
+        fresh.sum_duplicates()  # norms of rows would miss entries that are stored twice
+        _check_finite(fresh.data)  # finite parts may add up to infinity
+    return fresh
+
+
+def _check_finite(values: Array) -> None:
+    """Raise ValueError unless all numbers are finite, whatever scikit-learn and NumPy are set to."""
+    with np.errstate(all="ignore"):
+        # a sum shows nan and inf; where finite numbers overflow in it, each is looked at
+        if np.isfinite(values.sum()):
+            return
+        height = max(1, _BLOCK_SIZE * len(values) // values.size)
+        for start in range(0, len(values), height):
+            part = values[start : start + height]
+            if not np.isfinite(part).all():
+                found = "NaN" if np.isnan(part).any() else "infinity"
+                raise ValueError(
+                    f"Input X contains {found}, and a bound on the rows asks for finite numbers: replace it by a value "
+                    "that is known without the data, or leave out the rows or columns"
+                )
+
+
+def _checked_labels(y: Array) -> Array:
+    """Return labels that are words or whole numbers; no warning tells how many there are, as scikit-learn's would."""
+    kind = y.dtype.kind
+    if kind == "O":
+        is_word = [isinstance(label, str) for label in y]
+        is_number = [isinstance(label, numbers.Real) for label in y]
+        if not (all(is_word) or all(is_number)):
+            raise ValueError("Unknown label type: y holds neither words only nor numbers only; use one kind of label")
+    if kind == "f" or (kind == "O" and all(is_number)):
+        values = y.astype(np.float64)
+        if not np.isfinite(values).all():
+            raise ValueError("Input y contains NaN or infinity; leave out the records without a label")
+        if (values != np.floor(values)).any():
+            raise ValueError(
+                "Unknown label type: continuous. y holds broken numbers, and a classifier needs labels: whole "
+                "numbers or words"
+            )
+    elif kind not in "iubUSO":
+        raise ValueError(f"Unknown label type: y has dtype {y.dtype}; use whole numbers or words")
+    return y
+
+
+def declared_classes(declared: Any) -> Array:
+    """Return the labels that ``classes=`` declares, sorted.
+
+    Raises
+    ------
+    ValueError
+        If these are not at least two different labels of one kind.
+    """
+
+    def refuse(rule: str) -> ValueError:
+        return ValueError(f"classes={declared!r}, but it must {rule}")
+
+    if isinstance(declared, str) or not isinstance(declared, Iterable):
+        raise refuse("list the labels, such as classes=[0, 1] or classes=['no', 'yes']")
+    # np.asarray makes one object of a set, and words of numbers that stand beside words
+    labels = declared.tolist() if isinstance(declared, np.ndarray) else list(declared)
+    is_word = [isinstance(label, str) for label in labels]
+    is_number = [isinstance(label, numbers.Real) and label == label for label in labels]
+    if not (all(is_word) or all(is_number)):
+        raise refuse("list labels of one kind in one dimension: words, or numbers")
+    classes: Array = np.unique(np.asarray(labels))
+    if len(classes) != len(labels):
+        raise refuse("list the labels that can occur, each once")
+    if len(classes) < 2:
+        raise refuse("list at least two different labels: all that can occur, whichever do in these records")
+    return classes
 
 
 def encode_labels(y: Array, declared: Any) -> tuple[Array, Array]:
     """Return the sorted labels and the index of each record's label.
+
+    Meta-estimators such as ``VotingClassifier`` put numbers from 0 on in the place of labels. Where the declared labels
+    are words, nothing else can be meant by such numbers, and they are taken for the places of the labels.
 
     Parameters
     ----------
@@ -155,16 +269,28 @@ def encode_labels(y: Array, declared: Any) -> tuple[Array, Array]:
                 "declare all labels that can occur by classes="
             )
         return seen, np.searchsorted(seen, y)
-    classes = np.unique(np.asarray(declared))
-    if len(classes) != np.size(declared) or len(classes) < 2:
-        raise ValueError(f"classes={declared!r}, but it must list at least two different labels, each once")
-    known = np.isin(seen, classes)
+    classes = declared_classes(declared)
+    is_encoded = seen.dtype.kind in "iuf" and set(seen.tolist()) <= set(range(len(classes)))
+    if classes.dtype.kind == "U" and is_encoded:
+        if len(classes) > 2 and seen.max() <= 1:
+            raise ValueError(
+                f"y has the numbers 0 and 1 only where classes={classes.tolist()!r} are declared: OneVsRestClassifier "
+                "and OneVsOneClassifier pass such labels, and declare classes=[0, 1] in the classifier inside them; "
+                f"where they stand for the places of the labels, declare classes={list(range(len(classes)))}"
+            )
+        classes = np.arange(len(classes))
+    # an array of words has no order with one of numbers
+    is_comparable = (classes.dtype.kind == "U") == (seen.dtype.kind in "UO" and isinstance(seen[0], str))
+    known = np.isin(seen, classes) if is_comparable else np.zeros(len(seen), dtype=bool)
     if not known.all():
         # which labels are unknown is a fact about the data: the user has them, so the user may be told
-        raise ValueError(
-            f"y has labels {seen[~known].tolist()!r} that classes={classes.tolist()!r} lacks; declare them too, or "
-            "leave out their records"
-        )
+        remedy = "declare them too, or leave out their records"
+        if is_encoded:
+            remedy += (
+                "; meta-estimators such as VotingClassifier, StackingClassifier and OneVsRestClassifier number the "
+                f"labels from 0 on: inside them declare classes={list(range(len(classes)))}"
+            )
+        raise ValueError(f"y has labels {seen[~known].tolist()!r} that classes={classes.tolist()!r} lacks; {remedy}")
     return classes, np.searchsorted(classes, y)
 
 

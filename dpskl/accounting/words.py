@@ -13,7 +13,7 @@ def _rounded(value: float, digits: int, rounding: str) -> str:
         return f"{value:g}"
     # the shortest decimal of a float stands for it: 0.1 is to print as 0.1
     exact = Decimal(repr(float(value)))
-    return f"{float(Context(prec=digits, rounding=rounding).plus(exact)):.{digits}g}"
+    return f"{float(Context(prec=digits, rounding=rounding, traps=[]).plus(exact)):.{digits}g}"
 
 
 def at_most(value: float, digits: int = 6) -> str:

@@ -34,8 +34,8 @@ from dpskl.accounting import AboveThresholdCost
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.sensitivity import contributions, rounding_allowance
-from dpskl.records.path import Path
-from dpskl.records.problem import Problem
+from dpskl.records.path import along_path
+from dpskl.records.trainable import Trainable
 
 __all__ = ["BacktrackingSearch", "RaySearch", "loss_range"]
 
@@ -154,7 +154,7 @@ class BacktrackingSearch(RaySearch):
 
     def release(
         self,
-        problem: Problem | Path,
+        problem: Trainable,
         weights: Array,
         direction: Array,
         steps: Array,
@@ -165,7 +165,7 @@ class BacktrackingSearch(RaySearch):
 
         Parameters
         ----------
-        problem : Problem or Path
+        problem : Trainable
         weights, direction : ndarray of shape (n_weights,) or (n_weights, n_outputs)
             Made of earlier answers.
         steps, demands : ndarray of shape (max_it,)
@@ -174,7 +174,7 @@ class BacktrackingSearch(RaySearch):
         """
         if len(steps) != self.max_it or steps[0] != max(steps) or min(steps) < 0:
             raise ValueError(f"steps must be {self.max_it} numbers of at least 0, the largest first")
-        path = problem if isinstance(problem, Path) else Path(problem)
+        path = along_path(problem)
         unit = loss_range(self, weights, direction, steps[0])
         draw = noise.normal if self.law == "gaussian" else noise.laplace
         threshold = float(draw(1, unit * self.threshold_scale)[0])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dpskl.accounting import Cost
+from dpskl.accounting import Cost, cost_from_dict
+from dpskl.accounting.words import at_least, at_most
 
 __all__ = ["Mechanism", "ReleasePart"]
 
@@ -41,6 +43,16 @@ class ReleasePart:
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that ``json.dumps`` takes."""
         return {**asdict(self), "cost": self.cost.to_dict()}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> ReleasePart:
+        """Return the part that ``to_dict`` described."""
+        return cls(**{**record, "cost": cost_from_dict(record["cost"])})
+
+    def in_numbers(self) -> str:
+        """Return sensitivity, noise and cost, each rounded to the side that promises less."""
+        sensitivity, noise = at_most(self.sensitivity), at_least(self.noise)
+        return f"sensitivity {sensitivity}, noise of scale {noise}, cost {self.cost}"
 
 
 class Mechanism(ABC):

@@ -203,7 +203,8 @@ def calibrate_proximal(epsilon: float, delta: float, max_steps: int, **facts: An
         )
     exact = delta * exp(-rounding / 2) - _CHAIN_SHARE * delta
     made = replace(_at_mu(made, gaussian_mu(epsilon - rounding, exact) * (1 - 1e-12)), rounding=rounding)
-    assert made.rounding >= 4 * made.n_outputs * made.n_steps * made.keep_rounding(made.weight_norm)
+    if made.rounding < 4 * made.n_outputs * made.n_steps * made.keep_rounding(made.weight_norm):
+        raise AssertionError("the rounding that was paid for is too small: this is a bug in dpskl")
     return made
 
 

@@ -11,7 +11,7 @@ from dpskl.accounting import GaussianCost
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.sensitivity import sum_sensitivity
-from dpskl.records.problem import Problem
+from dpskl.records.trainable import Trainable
 
 __all__ = ["GaussianGradient"]
 
@@ -60,6 +60,6 @@ class GaussianGradient(Mechanism):
     def cost(self) -> GaussianCost:
         return GaussianCost(self.mu)
 
-    def release(self, problem: Problem, weights: np.ndarray[Any, Any], noise: NoiseSource) -> np.ndarray[Any, Any]:
+    def release(self, problem: Trainable, weights: np.ndarray[Any, Any], noise: NoiseSource) -> np.ndarray[Any, Any]:
         """Return the noisy sum at ``weights``, of the shape of ``weights``: one pass over the data."""
         return noise.add_normal(problem.gradient_sum(weights, self.clip_norm), self.noise_scale)

@@ -7,7 +7,7 @@ from typing import Any
 
 from dpskl.accounting import Cost, GaussianCost, SampledGaussianCost, SampledPureCost
 from dpskl.mechanisms.base import Mechanism
-from dpskl.records.problem import Problem
+from dpskl.records.trainable import Trainable
 
 __all__ = ["PoissonSample"]
 
@@ -69,7 +69,7 @@ class PoissonSample(Mechanism):
             return SampledGaussianCost(self.rate, 1 / inner.mu)
         return SampledPureCost(self.rate, inner.pure_epsilon)
 
-    def release(self, problem: Problem, *arguments: Any) -> Any:
+    def release(self, problem: Trainable, *arguments: Any) -> Any:
         """Return the answer on a fresh sample; ``arguments`` are those of the mechanism, the noise last."""
         noise = arguments[-1]
         rows = noise.poisson_sample(problem.n_samples, self.rate)

@@ -247,8 +247,10 @@ class PermutedSGD(StableTraining):
         return (contributions(neighbours) * growth * self.gradient_bound / b + 2 * off) * _UP
 
     def train(self, problem: Problem, noise: NoiseSource) -> Array:
+        # where n_samples is a bound above the number of records, the places beyond it are empty
         order = np.argsort(noise.standard_exponential(self.n_samples), kind="stable")
         batches = [order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size)]
+        batches = [batch[batch < problem.n_samples] for batch in batches]
         weights, total = problem.zeros(), problem.zeros()
         for t, batch in enumerate(batches * self.n_passes, start=1):
             step = self._decreasing_step(t) if self.step is None else self.step

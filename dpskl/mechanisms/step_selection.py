@@ -11,8 +11,8 @@ from dpskl.accounting import Cost
 from dpskl.mechanisms.above_threshold import RaySearch, loss_range
 from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.selection import penalty_rounding, select_smallest, selection_cost
-from dpskl.records.path import Path
-from dpskl.records.problem import Problem
+from dpskl.records.path import along_path
+from dpskl.records.trainable import Trainable
 
 __all__ = ["StepSelection"]
 
@@ -69,7 +69,7 @@ class StepSelection(RaySearch):
 
     def release(
         self,
-        problem: Problem | Path,
+        problem: Trainable,
         weights: Array,
         direction: Array,
         steps: Array,
@@ -80,14 +80,14 @@ class StepSelection(RaySearch):
 
         Parameters
         ----------
-        problem : Problem or Path
+        problem : Trainable
         weights, direction : ndarray of shape (n_weights,) or (n_weights, n_outputs)
             Made of earlier answers.
         steps, penalties : ndarray of shape (m,)
             Steps of at least 0, and what is added to the sum of losses at each.
         noise : NoiseSource
         """
-        path = problem if isinstance(problem, Path) else Path(problem)
+        path = along_path(problem)
         spread = loss_range(self, weights, direction, float(max(steps)))
         spread += penalty_rounding(penalties)
         scores = path.losses_along(weights, direction, steps, self.objective_clip) + penalties

@@ -79,6 +79,11 @@ class Design:
         """Number of rows of a weight vector or matrix: features, and one for the intercept column."""
         return self.n_features + (self.intercept > 0)
 
+    @property
+    def row_map(self) -> tuple[Array, Array]:
+        """The factor of the features of each row, and its constant, shape (n,) each."""
+        return self._scale, self._constants
+
     def _raw_scores(self, block: Block, weights: Array) -> Array:
         """Return the products with rows as they are, except that rows that are scaled to nothing give 0."""
         # such a row is finite and its squared norm is not: its product may be inf or nan, which 0 would not mend

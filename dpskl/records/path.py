@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from dpskl.records.problem import Problem
+from dpskl.records.trainable import Trainable
 
-__all__ = ["Path"]
+__all__ = ["Path", "along_path"]
 
 Array = np.ndarray[Any, Any]
 
@@ -83,7 +84,11 @@ class Path:
             self._direction_scores = self.problem.scores(direction)
             self._steps = np.zeros(0)
         self._steps = np.union1d(self._steps, steps)
-        return self.problem.losses_along(self._scores, self._direction_scores, steps, cap)
+        return self.problem.ray_losses(self._scores, self._direction_scores, steps, cap)
+
+    def batch(self, indices: Array) -> Problem:
+        """Return the problem of the rows ``indices``, which begins a path of its own."""
+        return self.problem.batch(indices)
 
     def _move(self, weights: Array) -> None:
         if np.array_equal(weights, self._weights):
@@ -104,3 +109,8 @@ class Path:
             if np.array_equal(weights, self._weights - step * self._direction):
                 return float(step)
         return None
+
+
+def along_path(problem: Trainable) -> Trainable:
+    """Return what answers as ``problem`` does and reads a linear problem's rows once for a whole search."""
+    return Path(problem) if isinstance(problem, Problem) else problem

@@ -147,7 +147,8 @@ class Problem(Design):
     def _lowest_residuals(self, clip_norm: float, transform: Array | None) -> Array:
         """Return ``-clip_norm / ||row_i||``, kept from the last call: an iteration asks for the same again."""
         if self._lowest is None or self._lowest[0] != clip_norm or self._lowest[1] is not transform:
-            assert transform is None or not transform.flags.writeable, "kept by identity, so it must not change"
+            if transform is not None and transform.flags.writeable:
+                raise AssertionError("a transform is kept by identity, so it must not change: make it read-only")
             norms = self.row_norms if transform is None else self.transformed_row_norms(transform)
             with np.errstate(divide="ignore"):
                 self._lowest = clip_norm, transform, -clip_norm * (1 - 1e-12) / norms  # -inf for rows of zeros
@@ -155,7 +156,11 @@ class Problem(Design):
 
     # -- along a ray ----------------------------------------------------------------------------------
 
-    def losses_along(self, scores: Array, direction: Array, steps: Array, cap: float = inf) -> Array:
+    def losses_along(self, weights: Array, direction: Array, steps: Array, cap: float = inf) -> Array:
+        """Return ``sum_i min(loss_i, cap)`` at ``weights - t direction`` for each step ``t``: two passes."""
+        return self.ray_losses(self.scores(weights), self.scores(direction), steps, cap)
+
+    def ray_losses(self, scores: Array, direction: Array, steps: Array, cap: float = inf) -> Array:
         """Return ``sum_i min(loss_i, cap)`` at ``scores - t * direction`` for each step ``t``: no pass.
 
         Losses are computed in float32, whose exponential and logarithm are several times faster, and added in

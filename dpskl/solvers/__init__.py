@@ -1,7 +1,7 @@
 """The algorithms behind ``solver=``, one file each."""
 
 from dpskl.solvers.adaptive import AdaptiveGD
-from dpskl.solvers.base import Plan, PublicFacts, Solver, make_solver, solver_names
+from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, make_solver, solver_names
 from dpskl.solvers.exponential_mechanism import ExponentialMechanism
 from dpskl.solvers.gradient_descent import GradientDescent
 from dpskl.solvers.line_search import BacktrackingGD, BacktrackingSGD
@@ -17,6 +17,7 @@ __all__ = [
     "ExponentialMechanism",
     "GradientDescent",
     "ObjectivePerturbation",
+    "Outcome",
     "OutputPerturbation",
     "Plan",
     "PrivGene",

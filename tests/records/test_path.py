@@ -130,7 +130,7 @@ def test_steps_that_were_not_asked_about_cost_a_fresh_product(monkeypatch):
     path.gradient_sum(weights)
     assert counted.scores == 2
     moved = path.losses_along(weights, -direction, STEPS)
-    expected = problem.losses_along(np.zeros(233), counted.original[0](problem, -direction), STEPS)
+    expected = problem.ray_losses(np.zeros(233), counted.original[0](problem, -direction), STEPS)
     np.testing.assert_array_equal(moved, expected)
 
 

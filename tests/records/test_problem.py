@@ -77,7 +77,7 @@ def test_first_order_kernels_equal_per_record_sums(layout, case, intercept):
     steps = [0.0, 0.1, 1.0, 3.0]
     for cap in (np.inf, 0.8):
         direct = [np.minimum(problem.losses(design @ (weights - step * direction)), cap).sum() for step in steps]
-        along = problem.losses_along(scores, problem.scores(direction), steps, cap)
+        along = problem.ray_losses(scores, problem.scores(direction), steps, cap)
         np.testing.assert_allclose(along, direct, rtol=1e-6)  # losses along a ray are computed in float32
 
     scaling = rng.uniform(0, 2, design.shape[1])
@@ -150,7 +150,7 @@ def test_no_copy_of_X_and_no_temporary_of_its_size(layout):
     problem.gradient_sum(weights, 0.5)
     problem.gradient_hessian(weights)
     scores = problem.scores(weights)
-    problem.losses_along(scores, scores, [0.5, 1.0])
+    problem.ray_losses(scores, scores, [0.5, 1.0])
     problem.transformed_row_norms(np.ones(d + 1))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -9,8 +9,11 @@ from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar
 
 from dpskl.accounting._numeric import check_range, smallest_true
+from dpskl.accounting.words import at_least, at_most
 
 _KINDS: dict[str, type[Cost]] = {}
+# Scales of noise: of all other parameters more is dearer.
+_LESS_IS_DEARER = {"noise_multiplier", "threshold_scale", "query_scale"}
 
 
 class Cost(ABC):
@@ -136,9 +139,15 @@ class Cost(ABC):
         return f"{type(self).__name__}({listed})"
 
     def __str__(self) -> str:
-        short = {k: f"{v:.6g}" if isinstance(v, float) else str(v) for k, v in self._parameters().items()}
-        listed = ", ".join(f"{name}={value}" for name, value in short.items())
+        listed = ", ".join(f"{name}={_safe_words(name, value)}" for name, value in self._parameters().items())
         return f"{type(self).__name__}({listed})"
+
+
+def _safe_words(name: str, value: Any) -> str:
+    """Return a parameter in few digits, rounded so that the cost that is read is not below the one that is meant."""
+    if not isinstance(value, float):
+        return str(value)
+    return at_least(value) if name in _LESS_IS_DEARER else at_most(value)
 
 
 def set_fields(cost: Cost, **values: object) -> None:
