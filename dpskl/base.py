@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from math import inf
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from scipy import special
-from sklearn.base import BaseEstimator, ClassifierMixin
 
-from dpskl.accounting import Cost, GaussianCost, gaussian_mu
+from dpskl.accounting import gaussian_mu
+from dpskl.classifier import PrivateClassifier
 from dpskl.curator import Curator
 from dpskl.exceptions import WeakSignalWarning
-from dpskl.exchange import fit_facts, from_record, released_copy, to_record
-from dpskl.guarantee import FitFacts, PrivacyGuarantee
-from dpskl.mechanisms.base import Mechanism, ReleasePart
+from dpskl.exchange import fit_facts
 from dpskl.mechanisms.noise import NoiseSource, make_noise
 from dpskl.prediction import LinearPredictor
-from dpskl.progress import CallbackSupportMixin, Progress, with_callbacks
+from dpskl.progress import Progress, with_callbacks
 from dpskl.records.losses import MarginLoss
 from dpskl.records.path import Path
 from dpskl.records.problem import Problem
@@ -30,19 +27,16 @@ from dpskl.validation import (
     encode_labels,
     find_data_norm,
     number_of_records,
+    refuse_fit_parameters,
     validate_training_data,
     warn_of_weak_claims,
 )
 
-__all__ = ["PrivateClassifier", "PrivateLinearClassifier"]
+__all__ = ["PrivateLinearClassifier"]
 
 # Value of the constant column as a multiple of data_norm. Its square is what an intercept adds to the squared
 # sensitivity, its inverse square what it adds to the penalty of the intercept.
 _INTERCEPT_RATIO = 0.3
-_CUT_OF_SUPPORT = (
-    "delta = 0 is that of the ideal noise: numbers drawn from 64-bit words end where these do, which shows with a "
-    "probability below 1e-18 for each number"
-)
 # mu n / D below which noise costs several points of accuracy whatever the solver, see docs/solvers.md
 _LEAST_SIGNAL = 2.0
 
@@ -60,127 +54,6 @@ def _warn_of_weak_signal(facts: PublicFacts, epsilon: float, delta: float) -> No
             WeakSignalWarning,
             stacklevel=3,
         )
-
-
-class PrivateClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
-    """How a fit is charged and what it promises."""
-
-    def _has_guarantee(self) -> bool:
-        return self.epsilon < inf
-
-    def _cost(self, planned: Plan | Mechanism) -> Cost:
-        # what has no guarantee has no finite cost either
-        return planned.cost if self._has_guarantee() else GaussianCost(inf)
-
-    def _charge(self, cost: Cost, solver: str, n_samples: int, is_secure: bool) -> None:
-        if self.accountant is None:
-            return
-        self.accountant.spend(
-            cost,
-            neighbours=self.neighbours,
-            solver=solver,
-            estimator=type(self).__name__,
-            n_samples=n_samples,
-            is_seeded=not is_secure,
-        )
-
-    def _promise(
-        self,
-        parts: tuple[ReleasePart, ...],
-        cost: Cost,
-        fit: FitFacts,
-        is_secure: bool,
-        condition: str | None = None,
-    ) -> PrivacyGuarantee | None:
-        """Return the guarantee, where there is one."""
-        if not self._has_guarantee():
-            return None
-        caveats = PrivacyGuarantee.caveats if self.delta > 0 else (*PrivacyGuarantee.caveats, _CUT_OF_SUPPORT)
-        return PrivacyGuarantee(
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
-            neighbours=self.neighbours,
-            parts=parts,
-            public=(
-                *_public_size(self, fit),
-                "number and names of features",
-                "classes" if self.classes is not None else "classes (read from y: which labels occur becomes public)",
-                *(() if fit.data_norm is None else ("data_norm",)),
-                "all parameters",
-            ),
-            cost=cost,
-            is_seeded=not is_secure,
-            caveats=caveats,
-            conditions=() if condition is None else (condition,),
-            fit=fit,
-        )
-
-    def release(self):
-        """Return a copy of the fitted model for others: with its guarantee, and without what they must not get.
-
-        Left out are the accountant, which would lead to a ledger, ``random_state``, from which the noise of a test
-        could be computed, and callbacks. What remains is public or was released under the guarantee: the parameters,
-        the fitted attributes, the guarantee with its facts. Such a copy predicts, pickles, and turns into JSON by
-        :meth:`to_dict`.
-
-        Returns
-        -------
-        estimator
-
-        Warns
-        -----
-        NoPrivacyWarning
-            If the fit has no guarantee.
-        SeededNoiseWarning
-            If its noise was seeded.
-        """
-        return released_copy(self)
-
-    def to_dict(self):
-        """Return the released model as a dictionary that ``json.dumps`` takes, see :meth:`release`.
-
-        Returns
-        -------
-        dict
-
-        Examples
-        --------
-        >>> import json
-        >>> import numpy as np
-        >>> from dpskl import DPLogisticRegression
-        >>> X, y = np.zeros((100, 2)), np.arange(100) % 2
-        >>> model = DPLogisticRegression(epsilon=3.0, classes=[0, 1]).fit(X, y)
-        >>> received = DPLogisticRegression.from_dict(json.loads(json.dumps(model.to_dict())))
-        >>> bool((received.predict(X) == model.predict(X)).all()), received.privacy_guarantee_.epsilon
-        (True, 3.0)
-        """
-        return to_record(self)
-
-    @classmethod
-    def from_dict(cls, record):
-        """Return the model that :meth:`to_dict` described.
-
-        Parameters
-        ----------
-        record : dict
-            Of the same class of estimator. Only numbers, words and names of this package are read from it; no code.
-
-        Returns
-        -------
-        estimator
-
-        Raises
-        ------
-        ValueError
-            If the record is of something else, or of a newer format.
-        """
-        return from_record(cls, record)
-
-
-def _public_size(estimator: PrivateClassifier, fit: FitFacts) -> tuple[str, ...]:
-    if estimator.n_samples is not None:
-        return (f"n_samples={fit.n_samples} (declared; how many records there are is not used)",)
-    return ("n (number of records)",)
 
 
 class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
@@ -218,6 +91,33 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
     def _loss(self) -> MarginLoss:
         raise NotImplementedError
 
+    def set_params(self, **params):
+        """Set parameters of the estimator and, as ``solver__max_iter``, of its solver.
+
+        Parameters
+        ----------
+        **params
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter, or the solver is given by name: a name stands for that solver's defaults.
+        """
+        solver = params.get("solver", self.solver)
+        inner = [name for name in params if name.startswith("solver__")]
+        if inner and isinstance(solver, str):
+            kind = Solver._registry.get(solver)
+            example = f"dpskl.solvers.{kind.__name__}()" if kind else "dpskl.solvers.WhitenedGD()"
+            raise ValueError(
+                f"{inner[0]}={params[inner[0]]!r} cannot be set, since solver={solver!r} is a name, which stands for "
+                f"that solver's defaults; pass an instance, solver={example}"
+            )
+        return super().set_params(**params)
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -231,7 +131,7 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
         return tags
 
     @with_callbacks
-    def fit(self, X, y):
+    def fit(self, X, y, **fit_params):
         """Fit the model, spending (epsilon, delta) once.
 
         Everything that can be wrong is found before the accountant is charged, and it is charged before the
@@ -243,6 +143,8 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
             Finite numbers. Dense float64 in either order, dense float32 and CSR are used without a copy.
         y : array-like of shape (n_samples,)
             Labels.
+        **fit_params
+            Refused, with a sentence that says why: there is no ``sample_weight``.
 
         Returns
         -------
@@ -250,11 +152,14 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
 
         Raises
         ------
+        TypeError
+            If there are other arguments than ``X`` and ``y``.
         ValueError
             If a parameter or the data are unusable; the message says which, and what to do.
         BudgetExceededError
             If the accountant refuses. The data have not been used then.
         """
+        refuse_fit_parameters(self, fit_params)
         self._check_parameters()
         loss = self._loss()
         solver = make_solver(self.solver, loss, self.delta)

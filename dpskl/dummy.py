@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from dpskl.base import PrivateClassifier
+from dpskl.classifier import PrivateClassifier
 from dpskl.exchange import fit_facts
 from dpskl.mechanisms.noise import make_noise
 from dpskl.mechanisms.noisy_count import NoisyHistogram
@@ -14,6 +14,7 @@ from dpskl.validation import (
     check_budget,
     encode_labels,
     number_of_records,
+    refuse_fit_parameters,
     validate_rows,
     validate_training_data,
     warn_of_weak_claims,
@@ -100,7 +101,7 @@ class PrivateMajority(PrivateClassifier):
         return tags
 
     @with_callbacks
-    def fit(self, X, y):
+    def fit(self, X, y, **fit_params):
         """Count the classes, spending epsilon once.
 
         Parameters
@@ -109,6 +110,8 @@ class PrivateMajority(PrivateClassifier):
             Finite numbers; only their shape is used.
         y : array-like of shape (n_samples,)
             Labels.
+        **fit_params
+            Refused, with a sentence that says why.
 
         Returns
         -------
@@ -121,6 +124,7 @@ class PrivateMajority(PrivateClassifier):
         BudgetExceededError
             If the accountant refuses. The data have not been used then.
         """
+        refuse_fit_parameters(self, fit_params)
         check_budget(self)
         X, y = validate_training_data(self, X, y)
         classes, codes = encode_labels(y, self.classes)

@@ -26,6 +26,7 @@ __all__ = [
     "encode_labels",
     "find_data_norm",
     "number_of_records",
+    "refuse_fit_parameters",
     "validate_rows",
     "validate_training_data",
     "warn_of_weak_claims",
@@ -131,6 +132,19 @@ def check_parameters(estimator: Any) -> None:
         data_norm,
         "positive and finite: a bound on the row norms that is known without the data (longer rows are scaled)",
     )
+
+
+def refuse_fit_parameters(estimator: Any, given: dict[str, Any]) -> None:
+    """Raise TypeError for what scikit-learn's classifiers take in ``fit`` and these do not, with the remedy."""
+    if not given:
+        return
+    name = next(iter(given))
+    remedies = {
+        "sample_weight": "a weight changes what one record can do, which the guarantee does not cover; leave it out",
+        "groups": "the guarantee is for a record; make one row of each person first",
+    }
+    reason = remedies.get(name, "it takes X and y only")
+    raise TypeError(f"{type(estimator).__name__}.fit got {name}=: {reason}")
 
 
 def validate_training_data(estimator: Any, X: Any, y: Any) -> tuple[Any, Array]:

@@ -26,7 +26,9 @@ ALLOWED = {
     "exchange": {"guarantee", "solvers"},
     "progress": set(),
     "prediction": {"records", "validation"},
+    "classifier": {"exchange", "guarantee", "mechanisms.base", "progress", "solvers", "accounting"},
     "base": {
+        "classifier",
         "exchange",
         "prediction",
         "progress",
@@ -35,12 +37,10 @@ ALLOWED = {
         "mechanisms",
         "records",
         "accounting",
-        "budget",
-        "guarantee",
         "validation",
     },
     "linear_model": {"base", "records.losses"},
-    "dummy": {"base", "exchange", "mechanisms", "progress", "validation"},
+    "dummy": {"classifier", "exchange", "mechanisms", "progress", "validation"},
     "preprocessing": {"records", "validation"},
     "model_selection": {"base", "mechanisms", "accounting", "budget", "guarantee", "validation"},
 }

@@ -10,15 +10,23 @@ __all__ = ["check_choice", "check_count", "check_number"]
 
 
 def check_number(
-    name: str, value: Any, low: float = 0.0, high: float = inf, *, closed: bool = False, optional: bool = False
+    name: str,
+    value: Any,
+    low: float = 0.0,
+    high: float = inf,
+    *,
+    closed: bool = False,
+    closed_high: bool = False,
+    optional: bool = False,
 ) -> None:
-    """Raise unless ``value`` is a finite number strictly between ``low`` and ``high`` (or equal to ``low``: closed)."""
+    """Raise unless ``value`` is a finite number between ``low`` and ``high``; the ends count where they are closed."""
     if optional and value is None:
         return
     is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not (is_number and (low < value < high or (closed and value == low))):
+    at_an_end = (closed and value == low) or (closed_high and value == high)
+    if not (is_number and (low < value < high or at_an_end)):
         if high < inf:
-            wanted = f"a number in {'[' if closed else '('}{low:g}, {high:g})"
+            wanted = f"a number in {'[' if closed else '('}{low:g}, {high:g}{']' if closed_high else ')'}"
         elif closed:
             wanted = f"a finite number of at least {low:g}"
         else:

@@ -264,8 +264,7 @@ class BacktrackingSGD(Backtracking):
 
     def plan(self, facts: PublicFacts, epsilon: float, delta: float) -> Plan:
         self.check_shared_parameters()
-        if self.q != 1:
-            check_number("q", self.q, 0, 1)
+        check_number("q", self.q, 0, 1, closed_high=True)
         check_number("threshold_decay", self.threshold_decay, 0, 1, closed=True)
         refuse_pure(self.name, delta)
         if facts.neighbours != "add_remove":
