@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dpskl.preprocessing.named import in_order
 from dpskl.preprocessing.public import (
     LARGEST,
     SMALLEST,
@@ -59,8 +60,9 @@ class RowNormClipper(PublicTransformer):
 
         Parameters
         ----------
-        low, high : array-like of shape (n_features,)
-            Bounds of each column, known without the data; one of the two may be a number for all columns.
+        low, high : array-like of shape (n_features,) or mapping
+            Bounds of each column, known without the data; one of the two may be a number for all columns. Mappings and
+            Series with names are matched by name.
 
         Returns
         -------
@@ -76,6 +78,7 @@ class RowNormClipper(PublicTransformer):
         >>> RowNormClipper.from_bounds(low=[0, -4], high=[3, 1])
         RowNormClipper(norm=5.0)
         """
+        low, high = in_order((low, high), ("low", "high"), None)
         lows, highs = check_bounds(low, high)
         if np.ndim(low) + np.ndim(high) == 0:
             raise parameter_error("low", low, f"a list of one bound for each column, or high={high!r} must")

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dpskl.preprocessing.named import in_order
 from dpskl.validation import validate_rows
 
 Array = np.ndarray[Any, Any]
@@ -122,9 +123,14 @@ def parameter_error(name: str, value: Any, rule: str) -> ValueError:
 
 
 def check_bounds(
-    low: Any, high: Any, names: tuple[str, str] = ("low", "high"), n_features: int | None = None
+    low: Any,
+    high: Any,
+    names: tuple[str, str] = ("low", "high"),
+    n_features: int | None = None,
+    columns: Any = None,
 ) -> tuple[Array, Array]:
-    """Return bounds as float64 vectors of one length, ``n_features`` where it is given."""
+    """Return bounds as float64 vectors of one length, in the order of ``columns`` and ``n_features`` where known."""
+    low, high = in_order((low, high), names, columns)
     bounds = []
     for name, value in zip(names, (low, high), strict=True):
         array = np.asarray(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, NamedTuple
 
@@ -21,9 +21,10 @@ class PublicScaler(PublicTransformer):
 
     Parameters
     ----------
-    low, high : float, array-like of shape (n_features,) or None, default=None
+    low, high : float, array-like of shape (n_features,), mapping or None, default=None
         Bounds of the columns, ``low <= high``, known without looking at the data: from the questionnaire, the
-        instrument, the law. A number holds for all columns, ``None`` stands for that end of ``feature_range``.
+        instrument, the law. A number holds for all columns, ``None`` stands for that end of ``feature_range``. A
+        mapping or a Series with names is matched with the column names of ``X``, whatever their order.
     feature_range : tuple (float, float), default=(0, 1)
         The lower and the upper end. ``(-1, 1)`` is twice as wide as ``(0, 1)`` at the same norm, hence has twice
         the signal at the same noise. A column with ``low == high`` is mapped to the lower end.
@@ -53,6 +54,14 @@ class PublicScaler(PublicTransformer):
            [-1. ,  1. ]])
     >>> scaler.data_norm_
     1.4142135623730951
+
+    By name, in any order:
+
+    >>> import pandas as pd
+    >>> people = pd.DataFrame({"age": [38, 18], "income": [250, 2000]})
+    >>> PublicScaler(low={"income": 0, "age": 18}, high={"income": 1000, "age": 98}).fit_transform(people)
+    array([[0.25, 0.25],
+           [0.  , 1.  ]])
     """
 
     def __init__(self, low=None, high=None, feature_range=(0, 1), clip=True):
@@ -90,7 +99,7 @@ class PublicScaler(PublicTransformer):
         X = self._validate(X)
         return self._columns.apply(_Columns.backward, X)
 
-    def _declared(self, n_features: int | None = None) -> _Columns:
+    def _declared(self, n_features: int | None = None, columns: Any = None) -> _Columns:
         ends = self.feature_range
         if not isinstance(ends, (tuple, list, np.ndarray)) or len(ends) != 2 or np.ndim(ends[0]) or np.ndim(ends[1]):
             raise parameter_error("feature_range", ends, "a pair of numbers, the smaller first")
@@ -100,10 +109,16 @@ class PublicScaler(PublicTransformer):
         if not isinstance(self.clip, (bool, np.bool_)):
             raise parameter_error("clip", self.clip, "True or False")
         bounds = a if self.low is None else self.low, b if self.high is None else self.high
-        return _Columns(*check_bounds(*bounds, n_features=n_features), float(a), float(b), bool(self.clip))
+        return _Columns(
+            *check_bounds(*bounds, n_features=n_features, columns=columns), float(a), float(b), bool(self.clip)
+        )
 
     def _prepare(self, X: Any) -> None:
-        columns = self._declared(X.shape[1])
+        names = getattr(self, "feature_names_in_", None)
+        for label, bound in (("low", self.low), ("high", self.high)):
+            if names is None and isinstance(bound, Mapping):
+                raise parameter_error(label, bound, "a list in the order of the columns, since X has no column names")
+        columns = self._declared(X.shape[1], names)
         columns.check_format(_Columns.forward, X)
         self._columns, self.low_, self.high_, self.data_norm_ = columns, columns.low, columns.high, columns.norm()
 
