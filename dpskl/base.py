@@ -23,6 +23,7 @@ from dpskl.records.problem import Problem
 from dpskl.solvers import Outcome, Plan, PublicFacts, Solver, make_solver
 from dpskl.validation import (
     check_parameters,
+    check_penalty,
     declared_classes,
     encode_labels,
     find_data_norm,
@@ -277,6 +278,7 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
     def _public_facts(
         self, n_samples: int, n_features: int, n_classes: int, loss: MarginLoss, data_norm: float
     ) -> PublicFacts:
+        check_penalty(self.C, data_norm)
         return PublicFacts(
             n_samples=n_samples,
             n_features=n_features,

@@ -21,6 +21,7 @@ from dpskl.records.rows import row_norms
 __all__ = [
     "check_budget",
     "check_parameters",
+    "check_penalty",
     "check_positive",
     "declared_classes",
     "encode_labels",
@@ -38,6 +39,9 @@ _WEAK_EPSILON = 20.0
 # Fourth powers times millions of records neither overflow nor vanish, nor do single precision losses.
 _NORM_RANGE = (1e-15, 1e15)
 _SMALLEST_C = 1e-300
+# Of C times the squared norm, which does not change when both are given in other units. Weights are at most about n
+# times this, in units of 1 / data_norm: they, their squares and tolerances for gradients stay far above the smallest double.
+_SMALLEST_PENALTY_RATIO = 1e-30
 _BLOCK_SIZE = 1 << 20  # numbers looked at one by one at a time, where their sum is not finite
 
 
@@ -132,6 +136,16 @@ def check_parameters(estimator: Any) -> None:
         data_norm,
         "positive and finite: a bound on the row norms that is known without the data (longer rows are scaled)",
     )
+
+
+def check_penalty(C: float, data_norm: float) -> None:
+    """Raise ValueError where the penalty leaves nothing to learn, and weights and certificates would underflow."""
+    if C * data_norm**2 < _SMALLEST_PENALTY_RATIO:
+        raise ValueError(
+            f"C={C:g} with data_norm={data_norm:g} asks for a penalty so strong that nothing can be learnt: "
+            f"C * data_norm^2 must be at least {_SMALLEST_PENALTY_RATIO:g}; raise C, or give X and data_norm in larger "
+            "units"
+        )
 
 
 def refuse_fit_parameters(estimator: Any, given: dict[str, Any]) -> None:
