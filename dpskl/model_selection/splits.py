@@ -52,8 +52,8 @@ def stratified(tool: str, cv: Any) -> tuple[str, ...]:
     if not (_is_number(cv) or type(cv) in _BY_LABEL):
         return ()
     return (
-        f"{tool} with cv={cv!r} stratifies: it splits by all labels, so that one record moves others in and out "
-        f"of fits, which are charged for one; set cv={_remedy(cv)}",
+        f"{tool} with cv={_in_one_line(cv)} stratifies: it splits by all labels, so that one record moves others in "
+        f"and out of fits, which are charged for one; set cv={_remedy(cv)}",
     )
 
 
@@ -62,6 +62,10 @@ def hand_made(tool: str, cv: Any) -> tuple[str, ...]:
     if isinstance(cv, list | tuple | PredefinedSplit):
         return (f"the folds that {tool} is given by cv=, where they were chosen by looking at the records",)
     return ()
+
+
+def _in_one_line(cv: Any) -> str:
+    return " ".join(repr(cv).split())
 
 
 def _remedy(cv: Any) -> str:
@@ -80,8 +84,8 @@ def position_splitter(cv: Any) -> Any:
     """
     if type(cv) in _BY_LABEL:
         raise ValueError(
-            f"cv={cv!r} splits by all labels, so that one record would move others in and out of fits, which are "
-            f"charged for one; set cv={_remedy(cv)}"
+            f"cv={_in_one_line(cv)} splits by all labels, so that one record would move others in and out of fits, "
+            f"which are charged for one; set cv={_remedy(cv)}"
         )
     if _is_number(cv):
         n_splits = _DEFAULT_FOLDS if cv is None else int(cv)
