@@ -184,7 +184,6 @@ class BudgetedSearchCV(GridSearchCV):
             winner.privacy_guarantee_ = replace(guarantee, caveats=(others, *guarantee.caveats))
         if plan.epsilon == inf:
             return
-        voided = (f"anybody, for this does not hold: {reason}" for reason in plan.voided_by)
         self.privacy_guarantee_ = PrivacyGuarantee(
             epsilon=plan.epsilon,
             delta=plan.delta,
@@ -197,9 +196,7 @@ class BudgetedSearchCV(GridSearchCV):
             ),
             cost=plan.cost,
             is_seeded=bool(fits.seeded),
-            caveats=tuple(
-                dict.fromkeys([*voided, *plan.not_covered, *(caveat for each in own for caveat in each.caveats)])
-            ),
+            caveats=tuple(dict.fromkeys([*plan.not_covered, *(caveat for each in own for caveat in each.caveats)])),
         )
 
 

@@ -128,7 +128,14 @@ def plan_cost(
     """
     if not isinstance(fits, Integral) or isinstance(fits, bool) or fits < 1:
         raise ValueError(f"fits={fits!r} must be a whole number of at least 1")
-    return summarise(plan_fits(estimator, n_samples, n_features, n_classes).times(int(fits)), delta)
+    plan = plan_fits(estimator, n_samples, n_features, n_classes).times(int(fits))
+    return summarise(plan + Planned(not_covered=_SEVERAL if fits > 1 else ()), delta)
+
+
+_SEVERAL = (
+    "scores of held-out rows, and folds by labels, if the fits are those of a cross-validation: it needs "
+    "cv=KFold(5, shuffle=True)",
+)
 
 
 def plan_fits(estimator: Any, n_samples: int, n_features: int, n_classes: int | None) -> Planned:

@@ -65,7 +65,7 @@ def _is_ours(thing: Any) -> bool:
 
 _REASONS: dict[type, str] = {
     SelfTrainingClassifier: "how often it fits, and to how many records, depends on the data; leave it out",
-    AdaBoostClassifier: "it weights the records by what earlier fits made of them; take BaggingClassifier",
+    AdaBoostClassifier: "it weights the records by what earlier fits made of them; take VotingClassifier",
     MultiOutputClassifier: "it fits once for each column of y; plan_cost(classifier, ..., fits=number_of_columns)",
     ClassifierChain: "each of its fits takes the labels before it as further columns; plan them one by one",
 }
@@ -367,16 +367,17 @@ def _n_columns(method: str, estimator: Any, size: Size) -> int:
 
 
 def _calibrated(calibrated: CalibratedClassifierCV, size: Size) -> Planned:
-    name = type(calibrated).__name__
-    ensemble = calibrated.ensemble
+    name, cv, ensemble = type(calibrated).__name__, calibrated.cv, calibrated.ensemble
+    notes = Planned(not_covered=(f"{name} reads the label of every record to calibrate", *_labels_of(calibrated)))
+    if isinstance(cv, str):  # "prefit", until scikit-learn 1.8
+        return notes
     if ensemble == "auto":
         ensemble = not isinstance(calibrated.estimator, FrozenEstimator)
-    rows = training_sizes(calibrated.cv, size.n_samples)
+    rows = training_sizes(cv, size.n_samples)
     sizes = rows if ensemble else [*rows, size.n_samples]
     plan = Planned.together(planned(calibrated.estimator, size._replace(n_samples=n)) for n in sizes)
-    reads = f"{name} reads the label of every record to calibrate"
-    notes = (reads, *_labels_of(calibrated), *hand_made(name, calibrated.cv))
-    return plan + Planned(not_covered=notes, moved=stratified(name, calibrated.cv) if plan.fits else ())
+    moved = stratified(name, cv) if plan.fits else ()
+    return plan + notes + Planned(not_covered=hand_made(name, cv), moved=moved)
 
 
 def _fixed_threshold(classifier: FixedThresholdClassifier, size: Size) -> Planned:

@@ -1,12 +1,17 @@
 """What a plan refuses, what it says is not covered, and when it says that it does not hold."""
 
 import warnings
+from inspect import signature
 from math import sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn import model_selection
+from sklearn.base import RegressorMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import AdaBoostClassifier, BaggingClassifier, StackingClassifier, VotingClassifier
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.feature_selection import SelectFromModel
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -30,6 +35,7 @@ from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.semi_supervised import SelfTrainingClassifier
+from sklearn.utils import all_estimators
 
 from dpskl import DPLinearSVC, DPLogisticRegression, PrivacyAccountant, SeededNoiseWarning
 from dpskl.accounting import GaussianCost, compose, gaussian_mu
@@ -264,6 +270,11 @@ def test_splits_by_position_are_let_be(cv):
     assert position_splitter(cv) is cv
 
 
+def test_repeated_fits_say_that_their_scores_are_not_covered():
+    (sentence,) = plan(model(), fits=5).not_covered
+    assert "scores of held-out rows, and folds by labels" in sentence
+
+
 def test_seeds_void_a_plan():
     for estimator, sentence in (
         (model(random_state=0), "DPLogisticRegression(random_state=0) seeds the noise"),
@@ -286,25 +297,25 @@ def changed_records(splitter, y, other):
     return counts
 
 
-@pytest.mark.parametrize(("n_classes", "printed", "true"), [(2, 2.65, 6.96), (5, 2.65, 10.20)])
-def test_what_one_label_does_to_stratified_folds(n_classes, printed, true):
+@pytest.mark.parametrize(("n_classes", "most", "true"), [(2, 3, 6.96), (5, 5, 10.20)])
+def test_what_one_label_does_to_stratified_folds(n_classes, most, true):
     """Six models at epsilon 1 on 100 records: the sum of charges for one record, and what one label can cost."""
-    y = np.arange(100) % n_classes if n_classes == 2 else np.random.default_rng(0).integers(0, 5, 100)
+    y = np.arange(100) % 2 if n_classes == 2 else np.random.default_rng(0).integers(0, 5, 100)
     mu = gaussian_mu(1.0, 1e-6)
-    worst = 0
+    counts = []
     for i in range(100):
         for label in set(range(n_classes)) - {y[i]}:
             other = y.copy()
             other[i] = label
-            assert changed_records(KFold(5), y, other).count(1) == 4
-            # the noise of a sum of clipped terms covers k exchanged records at k times mu, and no better
-            worst = max(worst, sum(k**2 for k in changed_records(StratifiedKFold(5), y, other)) + 1)
-    for search, total in ((GridSearchCV, sqrt(6)), (None, sqrt(worst))):
-        epsilon = GaussianCost(mu * total).epsilon(1e-6)
-        if search:
-            classifier = model(neighbours="replace_one")
-            assert plan(search(classifier, {"C": [1.0]}), n_samples=100).epsilon == pytest.approx(epsilon, rel=1e-3)
-        assert epsilon == pytest.approx(printed if search else true, abs=0.006)
+            assert sorted(changed_records(KFold(5), y, other)) == [0, 1, 1, 1, 1]
+            counts.append([*changed_records(StratifiedKFold(5), y, other), 1])  # the refit has all rows
+    assert max(max(changed) for changed in counts) == most
+    # the noise of a sum of clipped terms covers k exchanged records at k times mu, and no better
+    worst = max(sum(k**2 for k in changed) for changed in counts)
+    assert GaussianCost(mu * sqrt(worst)).epsilon(1e-6) == pytest.approx(true, abs=0.006)
+    printed = plan(GridSearchCV(model(neighbours="replace_one"), {"C": [1.0]}), n_samples=100)
+    assert printed.epsilon == pytest.approx(2.65, abs=0.006)
+    assert not printed.holds
 
 
 # -- plans agree with fits ----------------------------------------------------------------------------------
@@ -502,7 +513,8 @@ def test_a_search_without_a_model_or_a_claim_promises_nothing():
     with pytest.warns(SeededNoiseWarning):
         seeded = BudgetedSearchCV(model(random_state=0), {"C": [1.0]}, cv=FOLDS).fit(X, y)
     assert seeded.privacy_guarantee_.is_seeded
-    assert "anybody, for this does not hold: DPLogisticRegression(random_state=0)" in str(seeded.privacy_guarantee_)
+    assert not seeded.plan_.holds
+    assert "SEEDED" in str(seeded.privacy_guarantee_)
     assert "the other fits on these records" in str(seeded.best_estimator_.privacy_guarantee_)
 
 
@@ -512,3 +524,55 @@ def test_a_search_over_other_models_too():
     assert "the final estimator LogisticRegression of StackingClassifier, fitted without noise" in found.not_covered
     with pytest.raises(TypeError, match="LogisticRegression"):
         plan(VotingClassifier([("a", model()), ("b", LogisticRegression())]))
+
+
+# -- the documentation --------------------------------------------------------------------------------------
+
+
+def stratifying_tools():
+    """Names of the tools of scikit-learn that ask for stratified folds, given a classifier and no ``cv``."""
+    X, y = data(60)
+    X, few = np.abs(X), {"C": [1.0]}
+    forest = LogisticRegression()
+    arguments = {"estimator": forest, "estimators": [("a", forest)], "param_grid": few, "param_distributions": few}
+    arguments |= {
+        "param_name": "C",
+        "param_range": [1.0],
+        "l1_ratios": (0.0,),
+        "use_legacy_attributes": False,
+        "n_iter": 1,
+    }
+    tools = {name: cls for name, cls in all_estimators() if "cv" in signature(cls).parameters}
+    tools |= {name: getattr(model_selection, name) for name in model_selection.__all__}
+    for name, tool in sorted(tools.items()):
+        wanted = signature(tool).parameters
+        is_regressor = isinstance(tool, type) and issubclass(tool, RegressorMixin)
+        if "cv" not in wanted or is_regressor or name in ("ClassifierChain", "check_cv"):  # no folds of their own
+            continue
+        given = {key: value for key, value in arguments.items() if key in wanted}
+        with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+            warnings.simplefilter("ignore")
+            seen = []
+            split = StratifiedKFold.split
+
+            def spy(*args, split=split, seen=seen, **groups):
+                seen.append(1)
+                return split(*args, **groups)
+
+            patch.setattr(StratifiedKFold, "split", spy)
+            if not isinstance(tool, type):
+                tool(**given, X=X, y=y)
+            elif hasattr(tool(**given), "fit_transform"):
+                tool(**given).fit_transform(X, y)
+            else:
+                tool(**given).fit(X, y)
+        if seen:
+            yield name
+
+
+def test_the_pitfalls_name_all_tools_that_stratify():
+    text = (Path(__file__).parents[2] / "docs" / "pitfalls.md").read_text(encoding="utf-8")
+    section = text.split("## Stratified splits")[1].split("\n## ")[0]
+    found = set(stratifying_tools())
+    assert len(found) >= 17
+    assert not [name for name in found if f"`{name}`" not in section]
