@@ -40,7 +40,7 @@ from dpskl import (
 )
 from dpskl.accounting import GaussianCost, PureCost, compose, gaussian_mu
 from dpskl.model_selection import BudgetedSearchCV, PrivateSearchCV, SearchPlan, plan_cost
-from dpskl.model_selection.plan import _training_sizes
+from dpskl.model_selection.splits import training_sizes
 from dpskl.solvers import GradientDescent
 
 
@@ -162,7 +162,7 @@ def test_pure_costs_add_up_and_the_refit_is_the_worst():
 )
 def test_sizes_of_folds_do_not_depend_on_the_labels(cv):
     y = np.repeat([0, 1, 2], [60, 30, 11])
-    sizes = _training_sizes(cv, 101)
+    sizes = training_sizes(cv, 101)
     search = GridSearchCV(LogisticRegression(), {"C": [1.0]}, cv=cv)
     seen = []
 
@@ -197,7 +197,7 @@ class HalvingGridSearchCV:
         (CalibratedClassifierCV(), TypeError, "NoneType"),
         (DPLogisticRegression, TypeError, r"pass an instance, DPLogisticRegression\(\)"),
         (HalvingGridSearchCV(), TypeError, "HalvingGridSearchCV.*depends on the data; use GridSearchCV"),
-        (GridSearchCV(model(), {"C": [1]}, cv=GroupKFold(3)), TypeError, "GroupKFold.*StratifiedKFold"),
+        (GridSearchCV(model(), {"C": [1]}, cv=GroupKFold(3)), TypeError, r"GroupKFold.*KFold\(5, shuffle=True\)"),
         (RandomizedSearchCV(model(), {"epsilon": uniform()}), TypeError, "draws epsilon from.*whole number"),
         (BaggingClassifier(model()), ValueError, "bootstrap=False"),
         (OneVsRestClassifier(model()), ValueError, "pass n_classes"),
