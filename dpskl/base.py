@@ -227,7 +227,8 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
         Parameters
         ----------
         n_samples, n_features : int
-            Size of the data that reach this estimator, at least 2 rows and 1 column.
+            Size of the data that reach this estimator, at least 2 rows and 1 column. Where the parameter ``n_samples``
+            is declared, it is what is planned with.
         n_classes : int or None, default=None
             Number of labels, at least 2; only asked for where ``classes`` does not tell it.
 
@@ -263,7 +264,8 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
             if not isinstance(value, Integral) or value < least:
                 remedy = "; declare the labels by classes=, or pass their number" if name == "n_classes" else ""
                 raise ValueError(f"{name}={value!r} must be a whole number of at least {least}{remedy}")
-        facts = self._public_facts(int(n_samples), int(n_features), int(n_classes), loss, float(self.data_norm))
+        n_samples = number_of_records(self, int(n_samples))
+        facts = self._public_facts(n_samples, int(n_features), int(n_classes), loss, float(self.data_norm))
         return solver.plan(facts, float(self.epsilon), float(self.delta))
 
     def _check_parameters(self) -> None:

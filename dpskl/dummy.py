@@ -100,6 +100,10 @@ class PrivateMajority(PrivateClassifier):
         tags.classifier_tags.poor_score = True
         return tags
 
+    def mechanism(self) -> NoisyHistogram:
+        """Return what ``fit`` would release, and what that costs; no data are needed."""
+        return NoisyHistogram(float(self.epsilon), self.neighbours)
+
     @with_callbacks
     def fit(self, X, y, **fit_params):
         """Count the classes, spending epsilon once.
@@ -129,7 +133,7 @@ class PrivateMajority(PrivateClassifier):
         X, y = validate_training_data(self, X, y)
         classes, codes = encode_labels(y, self.classes)
         n_samples = number_of_records(self, X.shape[0])
-        mechanism = NoisyHistogram(float(self.epsilon), self.neighbours)
+        mechanism = self.mechanism()
         noise = make_noise(self.random_state)
         warn_of_weak_claims(self, n_samples)
         facts = fit_facts(self, "noisy_histogram", n_samples, X.shape[1], classes)

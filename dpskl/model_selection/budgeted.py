@@ -196,6 +196,8 @@ class BudgetedSearchCV(GridSearchCV):
             ),
             cost=plan.cost,
             is_seeded=bool(fits.seeded),
+            conditions=fits.conditional,
+            fit=replace(own[0].fit, estimator=type(self).__name__, solver=None),
             caveats=tuple(dict.fromkeys([*plan.not_covered, *(caveat for each in own for caveat in each.caveats)])),
         )
 

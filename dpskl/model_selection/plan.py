@@ -33,7 +33,8 @@ class SearchPlan:
         What reads records, or is computed from them, without being charged: scores, calibration, transformers that
         are fitted to the data.
     voided_by : tuple of str
-        Why the cost does not hold: folds that are stratified by the labels, seeded noise. Each says what to do.
+        Why the cost does not hold: folds that are stratified by the labels, seeded noise, samples that are not proved
+        to be exact. Each says what to do.
     """
 
     cost: Cost
@@ -155,5 +156,5 @@ def summarise(plan: Planned, delta: float | None = None) -> SearchPlan:
     for (name, n_samples, cost), group in groupby(fits, lambda fit: (fit.name, fit.n_samples, fit.cost)):
         lines.append(f"{len(list(group))} x {name} on {n_samples} rows, epsilon = {at_most(cost.epsilon(delta))}")
     total = compose(fit.cost for fit in fits)
-    voided_by = plan.moved + plan.seeded
+    voided_by = plan.moved + plan.seeded + plan.conditional
     return SearchPlan(total, len(fits), total.epsilon(delta), delta, tuple(lines), plan.not_covered, voided_by)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -50,18 +50,21 @@ class Planned:
         What moves other records into or out of a fit when one changes: then the sum does not bound the cost.
     seeded : tuple of str
         What seeds the noise: then the sum holds against nobody who knows the seed.
+    conditional : tuple of str
+        What a cost rests on besides theorems: then the sum is not proved.
     """
 
     fits: tuple[PlannedFit, ...] = ()
     not_covered: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
     seeded: tuple[str, ...] = ()
+    conditional: tuple[str, ...] = ()
 
     def __add__(self, other: Planned) -> Planned:
         return Planned.together([self, other])
 
     def times(self, count: int) -> Planned:
-        return Planned(self.fits * count, self.not_covered, self.moved, self.seeded)
+        return replace(self, fits=self.fits * count)
 
     @staticmethod
     def together(plans: Iterable[Planned]) -> Planned:
@@ -76,6 +79,7 @@ class Planned:
             once(plan.not_covered for plan in plans),
             once(plan.moved for plan in plans),
             once(plan.seeded for plan in plans),
+            once(plan.conditional for plan in plans),
         )
 
 

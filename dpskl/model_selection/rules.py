@@ -35,10 +35,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.semi_supervised import SelfTrainingClassifier
 
 from dpskl.accounting import GaussianCost, worst_cost
-from dpskl.base import PrivateClassifier, PrivateLinearClassifier
+from dpskl.base import PrivateLinearClassifier
+from dpskl.classifier import PrivateClassifier
+from dpskl.dummy import PrivateMajority
 from dpskl.model_selection.planned import Planned, PlannedFit, Size, components
 from dpskl.model_selection.readers import readings
 from dpskl.model_selection.splits import hand_made, stratified, training_sizes
+from dpskl.validation import check_budget, declared_classes, number_of_records
 
 __all__ = ["planned", "planned_search"]
 
@@ -111,8 +114,7 @@ def _resampling(sampler: Any) -> ValueError:
 
 
 def _one_fit(estimator: PrivateLinearClassifier, size: Size) -> Planned:
-    if (declared := getattr(estimator, "n_samples", None)) is not None:
-        size = size._replace(n_samples=declared)
+    size = size._replace(n_samples=number_of_records(estimator, size.n_samples))
     name, delta = type(estimator).__name__, float(estimator.delta)
     # a norm that is read from the data leaves the fit without a guarantee, whatever the plan
     plan = None if estimator.data_norm is None else estimator.plan(*size)
@@ -121,8 +123,23 @@ def _one_fit(estimator: PrivateLinearClassifier, size: Size) -> Planned:
     return Planned((fit,)) + _notes(estimator)
 
 
+def _majority(estimator: PrivateMajority, size: Size) -> Planned:
+    check_budget(estimator)
+    n_samples, mechanism = number_of_records(estimator, size.n_samples), estimator.mechanism()
+    fit = PlannedFit(
+        type(estimator).__name__,
+        n_samples,
+        estimator._cost(mechanism),
+        float(estimator.delta),
+        estimator.neighbours,
+        estimator.accountant,
+        (mechanism.describe(1),),
+    )
+    return Planned((fit,)) + _notes(estimator)
+
+
 def _notes(estimator: Any) -> Planned:
-    """Say where labels are read, and where noise is seeded."""
+    """Say where labels are read, where noise is seeded, and what is not proved."""
     name, seed = type(estimator).__name__, getattr(estimator, "random_state", None)
     undeclared = {
         f"which labels occur: {type(part).__name__}(classes=None) reads them from y": None
@@ -130,7 +147,12 @@ def _notes(estimator: Any) -> Planned:
         if isinstance(part, PrivateClassifier) and part.classes is None
     }
     seeded = f"{name}(random_state={seed!r}) seeds the noise, which who knows the seed can take away; leave it out"
-    return Planned(not_covered=tuple(undeclared), seeded=() if seed is None else (seeded,))
+    condition = estimator._condition() if isinstance(estimator, PrivateLinearClassifier) else None
+    return Planned(
+        not_covered=tuple(undeclared),
+        seeded=() if seed is None else (seeded,),
+        conditional=() if condition is None else (f"the cost of {name} is not proved: {condition}",),
+    )
 
 
 def _frozen(estimator: FrozenEstimator, size: Size) -> Planned:
@@ -250,7 +272,7 @@ def _check_encoded(tool: Any, estimators: Any, binary: bool = False) -> None:
     for part in components(estimators):
         if not isinstance(part, PrivateClassifier) or part.classes is None:
             continue
-        labels = np.unique(np.asarray(part.classes))
+        labels = declared_classes(part.classes)
         count = 2 if binary else len(labels)
         is_number = labels.dtype.kind in "biuf"
         if len(labels) != count or (is_number and not np.array_equal(labels, np.arange(count))):
@@ -355,9 +377,7 @@ def _n_columns(method: str, estimator: Any, size: Size) -> int:
     if next((method for method in methods if hasattr(estimator, method)), "predict") == "predict":
         return 1
     declared = [getattr(part, "classes", None) for part in components(estimator)]
-    n_classes = max(
-        [size.n_classes or 0, *(len(np.unique(np.asarray(known))) for known in declared if known is not None)]
-    )
+    n_classes = max([size.n_classes or 0, *(len(declared_classes(known)) for known in declared if known is not None)])
     if n_classes < 2:
         raise ValueError("StackingClassifier gives the final estimator a column for each class: pass n_classes")
     return 1 if n_classes == 2 else n_classes
@@ -400,6 +420,7 @@ def _tuned_threshold(tuned: TunedThresholdClassifierCV, size: Size) -> Planned:
 
 
 _RULES: dict[type, Callable[[Any, Size], Planned]] = {
+    PrivateMajority: _majority,
     Pipeline: _pipeline,
     FrozenEstimator: _frozen,
     GridSearchCV: _grid_search,
