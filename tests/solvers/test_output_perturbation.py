@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from conftest import RecordingNoise
+from epsilon_audit import DELTA, EPSILON, RUNS, WITH, WITHOUT, audited_epsilon
 from scipy.optimize import minimize
 from scipy.special import gammainc
 from scipy.stats import kstest
-from test_privacy_audit import DELTA, EPSILON, RUNS, audited_epsilon
 
 from dpskl import DPHuberSVC, DPLinearSVC, DPLogisticRegression, SeededNoiseWarning
 from dpskl.accounting import gaussian_delta, gaussian_mu
@@ -330,7 +330,6 @@ AUDITED = {
         "add_remove",
     ),
 }
-WITH, WITHOUT = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[1.0, 0.0], [0.0, 0.0]])
 
 
 def canary_scores(case, seed):

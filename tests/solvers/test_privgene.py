@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from conftest import RecordingNoise
 from scipy.optimize import minimize
 from scipy.special import log_softmax
-from test_solvers import facts, problem_for
+from solver_cases import facts, problem_for
 
 from dpskl import DPHuberSVC, DPLinearSVC, DPLogisticRegression, SeededNoiseWarning
 from dpskl.accounting import BoundedRangeCost, PureCost, UnplannedQuestionError, compose

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from conftest import RecordingNoise
-from test_privacy_audit import audited_epsilon
-from test_problem import CASES, LAYOUTS
+from epsilon_audit import audited_epsilon
+from problem_cases import CASES, LAYOUTS
 
 from dpskl import DPHuberSVC, DPLinearSVC, DPLogisticRegression, PrivacyAccountant
 from dpskl.accounting import GaussianCost, gaussian_delta, gaussian_mu
