@@ -45,7 +45,7 @@ SECTIONS = {
         "Other data sets",
         other_tables.report,
         (
-            ("other_sets-accuracy", f"Test accuracy of DPLogisticRegression on twelve sets. {BARS}"),
+            ("other_sets-accuracy", f"Test accuracy of DPLogisticRegression, a panel a data set. {BARS}"),
             ("other_sets-auc", f"Area under the curve. {BARS}"),
             ("other_sets-log_loss", f"Log loss of the probabilities, lower is better. {BARS}"),
         ),
@@ -69,7 +69,7 @@ SECTIONS = {
         ablation_tables.report,
         (
             ("ablation", f"Differences to the default, which is shaded; each panel has its own scale. {BARS}"),
-            ("ablation-line-search", f"The same for the line searches, on Adult. {BARS}"),
+            ("ablation-line-search", f"The same for the line searches. {BARS}"),
         ),
     ),
 }

@@ -7,8 +7,19 @@ from typing import Any
 import numpy as np
 from common import TITLES, in_order, read_results
 from plotting import EPSILON_COLOURS, GREY, grid, legend_below, save
-from whitening_tables import Cells, Contrast, full_or_diagonal, growth, growth_labels, merged, paired_difference
+from whitening_tables import (
+    LARGEST_NOISE,
+    Cells,
+    Contrast,
+    full_or_diagonal,
+    growth,
+    growth_labels,
+    merged,
+    paired_difference,
+)
 from whitening_variants import VARIANTS
+
+from dpskl.solvers import whitened_gd
 
 SYMBOLS = ("o", "s", "^", "D")
 AREA = "area under the curve, points"
@@ -61,7 +72,7 @@ def _constants(cells: Cells) -> None:
     figure, axes = grid(1, 3, 3.5, 3.0)
     left, middle, right = axes[0]
     _scatter(left, full_or_diagonal(cells), "auc", 0, "#0072b2", "o", "full minus diagonal")
-    left.axvline(4, color=GREY, linestyle="--", linewidth=1.2, label="where the rule changes over")
+    left.axvline(LARGEST_NOISE, color=GREY, linestyle="--", linewidth=1.2, label="where the rule changes over")
     left.set_xlabel("noise over mean eigenvalue", fontsize=9)
     left.set_ylabel(AREA, fontsize=9)
     contrasts = growth(cells)
@@ -70,7 +81,7 @@ def _constants(cells: Cells) -> None:
             label = f"{VARIANTS[variant].title}, minus default"
             _scatter(axis, contrasts, figure_name, number, EPSILON_COLOURS[number + 1], SYMBOLS[number + 1], label)
     for axis, label in ((middle, AREA), (right, LOG_LOSS)):
-        axis.axvline(12, color=GREY, linestyle="--", linewidth=1.2)
+        axis.axvline(whitened_gd._GROWTH_FROM, color=GREY, linestyle="--", linewidth=1.2)
         axis.set_xlabel("mu n / D", fontsize=9)
         axis.set_ylabel(label, fontsize=9)
     for axis in axes[0]:

@@ -17,6 +17,9 @@ from dpskl.accounting import gaussian_mu
 from dpskl.solvers import whitened_gd
 
 Cells = dict[tuple[str, str, float, str], dict[str, Any]]
+LARGEST_NOISE = (
+    whitened_gd._LARGEST_RIDGE / whitened_gd._NOISE_SHARE
+)  # where the ridge of the whitener reaches the mean eigenvalue
 _NOISE_EDGES = (0.0, 0.5, 1.0, 2.0, 4.0, 10.0, 20.0, 50.0, np.inf)
 _SIGNAL_EDGES = (0.0, 3.0, 12.0, 48.0, 200.0, 1000.0, np.inf)
 
@@ -181,8 +184,8 @@ def _threshold(cells: Cells) -> str:
     return (
         "### Full or diagonal second moment\n\n"
         "Full minus diagonal in percentage points, paired over folds, with standard errors. *Noise* is the spectral "
-        "norm of the noise in the full second moment over its mean eigenvalue: the rule takes the full one up to 4, "
-        f"and up to D = {whitened_gd._LARGEST_DIMENSION} (larger D are left out).\n\n"
+        "norm of the noise in the full second moment over its mean eigenvalue: the rule takes the full one up to "
+        f"{LARGEST_NOISE:g}, and up to D = {whitened_gd._LARGEST_DIMENSION} (larger D are left out).\n\n"
         + markdown(["noise", "sets", "cells", "accuracy", "area under the curve", "range of the latter"], rows)
     )
 
@@ -193,7 +196,7 @@ def _growth(cells: Cells) -> str:
     header = [f"{title}: {VARIANTS[label].title}" for title in titles.values() for label in growth_labels(cells)]
     return (
         "### Growth of the clip\n\n"
-        "Differences to the default, whose clip grows with the root of q / 12, q = mu n / D, up to about three times; "
-        "accuracy and area under the curve in percentage points. Below zero the default is better, for the log loss "
+        f"Differences to the default, whose clip grows with the root of q / {whitened_gd._GROWTH_FROM:g}, "
+        "q = mu n / D; accuracy and area under the curve in percentage points. Below zero the default is better, for the log loss "
         "above zero.\n\n" + markdown(["mu n / D", "sets", "cells", *header], rows)
     )
