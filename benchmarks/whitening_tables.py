@@ -17,9 +17,8 @@ from dpskl.accounting import gaussian_mu
 from dpskl.solvers import whitened_gd
 
 Cells = dict[tuple[str, str, float, str], dict[str, Any]]
-LARGEST_NOISE = (
-    whitened_gd._LARGEST_RIDGE / whitened_gd._NOISE_SHARE
-)  # where the ridge of the whitener reaches the mean eigenvalue
+# where the ridge of the whitener reaches the mean eigenvalue
+LARGEST_NOISE = whitened_gd._LARGEST_RIDGE / whitened_gd._NOISE_SHARE
 _NOISE_EDGES = (0.0, 0.5, 1.0, 2.0, 4.0, 10.0, 20.0, 50.0, np.inf)
 _SIGNAL_EDGES = (0.0, 3.0, 12.0, 48.0, 200.0, 1000.0, np.inf)
 
@@ -197,6 +196,6 @@ def _growth(cells: Cells) -> str:
     return (
         "### Growth of the clip\n\n"
         f"Differences to the default, whose clip grows with the root of q / {whitened_gd._GROWTH_FROM:g}, "
-        "q = mu n / D; accuracy and area under the curve in percentage points. Below zero the default is better, for the log loss "
-        "above zero.\n\n" + markdown(["mu n / D", "sets", "cells", *header], rows)
+        "q = mu n / D; accuracy and area under the curve in percentage points. Below zero the default is better, for "
+        "the log loss above zero.\n\n" + markdown(["mu n / D", "sets", "cells", *header], rows)
     )
