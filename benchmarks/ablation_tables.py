@@ -1,72 +1,77 @@
-"""Tables of an ablation result: one for each rule, with the difference that a value makes."""
+"""Tables of an ablation result: for each rule the default and what other values would change."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
-from common import TITLES, markdown
-from fits import figures_of
+from common import in_order, markdown
+from fits import failures, figures_of
+
+
+class Change(NamedTuple):
+    """Mean difference that a value makes to the default on the same folds, and its standard error."""
+
+    value: str
+    mean: float
+    error: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.2f} ({self.error:.2f})"
 
 
 def report(*documents: dict[str, Any]) -> str:
-    """Return the tables of all rules of all results as Markdown."""
+    """Return the tables of all results as Markdown."""
     return "\n\n".join(_one_result(document) for document in documents)
 
 
 def _one_result(document: dict[str, Any]) -> str:
     p, cells = document["protocol"], document["cells"]
-    epsilons = " / ".join(f"{epsilon:g}" for epsilon in dict.fromkeys(cell["epsilon"] for cell in cells))
+    epsilons = in_order(cell["epsilon"] for cell in cells)
+    sets, models = in_order(cell["data"] for cell in cells), in_order(cell["model"] for cell in cells)
+    rows = []
+    for rule in document["rules"]:
+        default = next(label(entry["value"]) for entry in rule["values"] if entry["is_default"])
+        means = [change for change in changes(rule, cells, None) if change]
+        shown = [f"{change.value}: {change}" for change in sorted(means, key=lambda change: -change.mean)]
+        rows.append([rule["title"], rule["solver"], default, "; ".join(shown)])
     parts = [
-        f"Test accuracy in percent at epsilon {epsilons}, delta = {p['delta']:g}, {p['folds']} folds x "
-        f"{p['repeats']} split(s). The last column is the mean difference to the default on the same folds, "
-        "with its standard error; the noise of any two fits is independent.",
-        *(_rule_table(rule, cells) for rule in document["rules"]),
+        f"Mean over {len(sets)} set(s), {' and '.join(models)} and epsilon {', '.join(f'{e:g}' for e in epsilons)}, in "
+        f"points of accuracy, of the difference to the default on the same folds; delta = {p['delta']:g}, {p['folds']} "
+        f"folds x {p['repeats']} split(s). The noise of any two fits is independent.",
+        markdown(["rule", "solver", "default", "other values, the best first"], rows),
+        *failures(cells),
     ]
-    failed = [f"* cell {number}: {cell['error']}" for number, cell in enumerate(cells) if "error" in cell]
-    if failed:
-        parts.append("### Cells that failed\n\n" + "\n".join(failed))
     return "\n\n".join(parts)
 
 
-def _label(value: Any) -> str:
+def label(value: Any) -> str:
+    """Return a value as tables and pictures print it."""
     if isinstance(value, list | tuple):
-        return " to ".join(map(_label, value))
+        return " to ".join(map(label, value))
     return f"{value:.4g}" if isinstance(value, int | float) else str(value)
 
 
-def _rule_table(rule: dict[str, Any], cells: list[dict[str, Any]]) -> str:
-    default = next([cells[i] for i in entry["cells"]] for entry in rule["values"] if entry["is_default"])
-    models = dict.fromkeys(cell["model"] for cell in default)
-    sets = dict.fromkeys(cell["data"] for cell in default)
-    rows = []
+def changes(rule: dict[str, Any], cells: list[dict[str, Any]], epsilon: float | None) -> Iterator[Change | None]:
+    """Yield for each value but the default what it changes at one budget, or at all; None where all fits failed."""
+    default = next(entry["cells"] for entry in rule["values"] if entry["is_default"])
     for entry in rule["values"]:
-        here = [cells[i] for i in entry["cells"]]
-        for model in models:
-            mine = [cell for cell in here if cell["model"] == model]
-            theirs = [cell for cell in default if cell["model"] == model]
-            by_set = [_means([cell for cell in mine if cell["data"] == data]) for data in sets]
-            overall = _means([{"fits": [fit for cell in mine for fit in cell["fits"]]}])
-            label = _label(entry["value"]) + (" (default)" if entry["is_default"] else "")
-            difference = "" if entry["is_default"] else _difference(mine, theirs)
-            rows.append([label, model, *by_set, overall, difference])
-    header = ["value", "model", *(TITLES[data] for data in sets), "mean", "minus default"]
-    return f"### {rule['title']} ({rule['solver']})\n\n{markdown(header, rows)}"
+        if not entry["is_default"]:
+            yield _change(
+                label(entry["value"]), [cells[i] for i in entry["cells"]], [cells[i] for i in default], epsilon
+            )
 
 
-def _means(cells: list[dict[str, Any]]) -> str:
-    return " / ".join(f"{np.mean(figures_of(cell)):.2f}" if cell["fits"] else "failed" for cell in cells)
-
-
-def _difference(mine: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> str:
-    """Return the mean over cells of the paired differences, and its standard error."""
+def _change(
+    value: str, mine: list[dict[str, Any]], theirs: list[dict[str, Any]], epsilon: float | None
+) -> Change | None:
     pairs = [
-        np.subtract(figures_of(a), figures_of(b)) for a, b in zip(mine, theirs, strict=True) if a["fits"] and b["fits"]
+        np.subtract(figures_of(a), figures_of(b))
+        for a, b in zip(mine, theirs, strict=True)
+        if a["fits"] and b["fits"] and epsilon in (None, a["epsilon"])
     ]
     if not pairs:
-        return "failed"
-    mean = np.mean([pair.mean() for pair in pairs])
-    errors = [pair.std(ddof=1) / np.sqrt(len(pair)) for pair in pairs if len(pair) > 1]
-    if len(errors) < len(pairs):
-        return f"{mean:+.2f}"
-    return f"{mean:+.2f} ({np.linalg.norm(errors) / len(errors):.2f})"
+        return None
+    errors = [pair.std(ddof=1) / np.sqrt(len(pair)) if len(pair) > 1 else np.nan for pair in pairs]
+    return Change(value, float(np.mean([pair.mean() for pair in pairs])), float(np.linalg.norm(errors) / len(errors)))

@@ -204,6 +204,11 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def in_order(items: Iterable[Any]) -> list[Any]:
+    """Return each item once, the first seen first."""
+    return list(dict.fromkeys(items))
+
+
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     """Return the mean and its standard error, values taken as independent."""
     error = float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")

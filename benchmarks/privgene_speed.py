@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 import threadpoolctl
 from common import add_common_options, available, describe_run, load, write_result
-from speed import report
+from speed_tables import report
 from timing import comparison, interleave
 
 from dpskl.records.loss_changes import coordinate_changes

@@ -22,11 +22,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import threadpoolctl
-from common import add_common_options, available, describe_run, markdown, write_result
+from common import add_common_options, available, describe_run, write_result
 from speed_fits import fits
 from speed_iterations import iterations, losses, per_example
 from speed_line_search import updates
 from speed_solvers import solvers, whitened
+from speed_tables import report
 
 NAME = "speed"
 PARTS = {
@@ -75,30 +76,6 @@ def main() -> None:
     }
     write_result(options.name, options.quick, document)
     print(report(document))
-
-
-def report(*documents: dict[str, Any]) -> str:
-    """Return the tables of one or several results as Markdown."""
-    return "\n\n".join(_table(document) for document in documents)
-
-
-def _table(document: dict[str, Any]) -> str:
-    rows = []
-    for line in document["comparisons"]:
-        sign = "<=" if line["meaning"] == "ours / baseline" else ">="
-        low, high = line["ratio_quartiles"]
-        ours, baseline = (f"{1e3 * line['median_seconds'][name]:.3g}" for name in ("ours", "baseline"))
-        target = "" if line["target"] is None else f"{sign} {line['target']:g}"
-        verdict = {None: "", True: "pass", False: "FAIL"}[line["passed"]]
-        ratio = f"{line['ratio']:.2f} ({low:.2f}-{high:.2f})"
-        rows.append([line["what"], line["baseline"], ours, baseline, line["meaning"], ratio, target, verdict])
-    header = ["ours", "baseline", "ours, ms", "baseline, ms", "ratio of", "ratio (quartiles)", "target", ""]
-    protocol = document["protocol"]
-    return (
-        f"Medians of {protocol['repetitions']} interleaved repetitions ({protocol['fits']} of whole fits), "
-        f"{protocol['threads']} BLAS thread(s); quartiles are those of the ratios of neighbouring "
-        f"repetitions.\n\n{markdown(header, rows)}"
-    )
 
 
 if __name__ == "__main__":

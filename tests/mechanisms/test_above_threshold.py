@@ -1,6 +1,5 @@
 """Searches of a step along a ray: how far one record moves their queries, the law of their noise, their answers."""
 
-import dataclasses
 from math import inf, log1p, sqrt
 
 import numpy as np
@@ -8,98 +7,31 @@ import pytest
 from above_threshold_oracle import log_outcome_probabilities, log_ratio, outcome_probabilities, renyi_divergence
 from conftest import RecordingNoise
 from scipy.stats import chi2
+from search_cases import (
+    CASES,
+    ROW,
+    STEPS,
+    hand_made,
+    make_problem,
+    make_search,
+    make_selection,
+    n_outputs_of,
+    neighbouring_queries,
+    queries,
+)
 
 import dpskl.mechanisms.above_threshold as above_threshold
 import dpskl.records.problem
-from dpskl.mechanisms.above_threshold import BacktrackingSearch, loss_range
+from dpskl.mechanisms.above_threshold import loss_range
 from dpskl.mechanisms.noise import SeededNoise
-from dpskl.mechanisms.step_selection import StepSelection
-from dpskl.records.losses import Hinge, HuberHinge, Logistic, Softmax
+from dpskl.records.losses import Hinge, HuberHinge, Logistic
 from dpskl.records.path import Path
 from dpskl.records.problem import Problem
-
-INTERCEPT = 0.3
-ROW = np.hypot(1, INTERCEPT)
-CASES = {
-    "logistic": (Logistic(), 2),
-    "hinge": (Hinge(), 2),
-    "huber": (HuberHinge(0.2), 2),
-    "softmax": (Softmax(), 3),
-    "one-vs-rest": (Hinge(), 3),
-}
-STEPS = 0.8 ** np.arange(12)
-
-
-def n_outputs_of(n_classes):
-    return 1 if n_classes == 2 else n_classes
-
-
-def make_problem(X, codes, loss, n_classes, intercept=INTERCEPT):
-    targets = loss.encode(np.asarray(codes), n_classes)
-    X = np.asarray(X, dtype=np.float64)
-    return Problem(X, targets, loss, data_norm=1.0, intercept=intercept, n_outputs=n_outputs_of(n_classes))
-
-
-def make_search(loss, n_classes, clip, neighbours="add_remove", **changes):
-    settings = {
-        "law": "laplace",
-        "threshold_scale": 3.0,
-        "query_scale": 4.0,
-        "max_it": len(STEPS),
-        "objective_clip": clip,
-        "slope_bound": loss.gradient_bound(n_outputs_of(n_classes)),
-        "row_norm": ROW,
-        "neighbours": neighbours,
-        "n_samples": 5,
-        "n_features": 2,
-    }
-    return BacktrackingSearch(**{**settings, **changes})
-
-
-def make_selection(epsilon, search):
-    fields = {field.name: getattr(search, field.name) for field in dataclasses.fields(StepSelection)[1:]}
-    return StepSelection(epsilon=epsilon, **fields)
-
-
-def queries(problem, weights, direction, steps, clip):
-    """What a search compares, without its demands, by the code that searches."""
-    (before,) = Path(problem).losses_along(weights, direction, np.zeros(1), clip)
-    return before - Path(problem).losses_along(weights, direction, steps, clip)
 
 
 def length(changes):
     """Length of the shortest interval with all changes and 0."""
     return max(changes.max(), 0) - min(changes.min(), 0)
-
-
-def neighbouring_queries(rng, case, clip, length_of_ray):
-    """Queries on three data sets: without a record, with it, with another one in its place."""
-    loss, n_classes = CASES[case]
-    n_outputs = n_outputs_of(n_classes)
-    n, d = int(rng.integers(1, 5)), int(rng.integers(1, 3))
-    X = rng.normal(size=(n + 1, d)) * 10.0 ** rng.uniform(-1, 2, size=(n + 1, 1))
-    codes = rng.integers(0, n_classes, n + 1)
-    shape = (d + 1,) if n_outputs == 1 else (d + 1, n_outputs)
-    weights, direction = rng.normal(size=shape), rng.normal(size=shape)
-    weights *= 10.0 ** rng.uniform(-2, 2)
-    if rng.random() < 0.5:  # two records on one line with different labels, and a ray along it
-        X[0] = X[-1] = 100 * np.eye(d)[0]
-        codes[0], codes[-1] = 1, 0
-        row = np.zeros(d + 1)
-        row[0], row[-1] = 1, INTERCEPT
-        pattern = 1.0 if n_outputs == 1 else np.array([-1.0, 1.0, rng.choice([-1.0, 0.0, 1.0])])
-        direction = np.multiply.outer(row, pattern) * rng.choice([-1.0, 1.0])
-        offset = rng.choice([0.0, 0.5 * length_of_ray, 40.0, -40.0])
-        weights = direction / np.linalg.norm(direction) * offset
-        if n_outputs > 1 and rng.random() < 0.5:  # one class is certain
-            weights = weights + np.multiply.outer(row, [40.0, 0.0, 0.0])
-    direction *= length_of_ray / np.linalg.norm(direction)
-    rest, first, last = np.arange(1, n), np.arange(n), np.r_[1:n, n]
-    answers = [
-        queries(make_problem(X[rows], codes[rows], loss, n_classes), weights, direction, STEPS, clip)
-        for rows in (rest, first, last)
-    ]
-    return answers, weights, direction
 
 
 # Share of a range that two records reach together: a logistic loss has large slopes of both only at different places,
@@ -263,12 +195,6 @@ def test_exact_laws_on_neighbouring_data_stay_within_the_cost(law, neighbours):
         assert worst_ratio >= 0.35 * cost.pure_epsilon
 
 
-def hand_made():
-    """Queries 2, 1 and -1 times the clip on a problem with three kinds of records."""
-    X, codes = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, -1.0]]), np.array([1, 1, 1, 0])
-    return make_problem(X, codes, Hinge(), 2, intercept=0)
-
-
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
 def test_outcomes_have_the_law_that_the_cost_is_for(law):
     """Chi-squared over all outcomes of 2,000 searches; seeded, false alarms 1e-6. Half the noise is seen at once."""
@@ -381,98 +307,6 @@ def test_bad_steps_are_refused_before_any_noise(steps):
     assert noise.draws == []
 
 
-# -- the best of a list ------------------------------------------------------------------------------------------------
-
-
-def selection_law(scores, spread, epsilon):
-    """Log probabilities of the exponential mechanism."""
-    weights = -epsilon * scores / spread
-    return weights - np.logaddexp.reduce(weights)
-
-
-@pytest.mark.parametrize("neighbours", ["add_remove", "replace_one"])
-def test_exact_laws_of_a_choice_stay_within_its_epsilon(neighbours):
-    rng = np.random.default_rng(23)
-    epsilon, worst_ratio, worst = 0.7, 0.0, 0.0
-    for trial in range(150):
-        case = list(CASES)[trial % len(CASES)]
-        loss, n_classes = CASES[case]
-        clip = 1.04
-        answers, weights, direction = neighbouring_queries(rng, case, clip, 10.0 ** rng.uniform(-1.5, 2))
-        selection = make_selection(epsilon, make_search(loss, n_classes, clip, neighbours))
-        spread = loss_range(selection, weights, direction, STEPS[0])
-        pair = answers[:2] if neighbours == "add_remove" else answers[1:]
-        # queries are a common term minus the scores; step 0 is a candidate of its own
-        pair = [np.r_[0.0, -answer] for answer in pair]
-        penalties = np.r_[0.0, rng.uniform(0, 30 * spread, 12)]
-        penalties[rng.integers(1, 13)] = 0.0
-        laws = [selection_law(scores + penalties, spread, epsilon) for scores in pair]
-        worst_ratio = max(worst_ratio, log_ratio(*laws))
-        worst = max(worst, renyi_divergence(*laws, 4.0))
-    assert worst_ratio <= epsilon
-    assert worst_ratio >= 0.45 * epsilon
-    cost = make_selection(epsilon, make_search(Hinge(), 2, 1.0)).cost
-    assert cost.epsilon(0.0) == epsilon
-    assert worst <= cost.rdp(4.0)
-
-
-@pytest.mark.parametrize("neighbours", ["add_remove", "replace_one"])
-@pytest.mark.parametrize("ray", [0.01, 50.0])
-def test_a_choice_draws_gumbel_noise_of_the_range_over_epsilon(neighbours, ray):
-    selection = make_selection(0.25, make_search(Hinge(), 2, 1.5, neighbours))
-    noise = RecordingNoise()
-    problem = make_problem([[1.0, 0.0]], [1], Hinge(), 2)
-    steps = STEPS[::-1]  # the longest step counts, wherever it stands
-    selection.release(problem, np.zeros(3), ray * np.array([0.6, 0.0, -0.8]), steps, 0 * steps, noise)
-    spread = (1 if neighbours == "add_remove" else 2) * min(1.5, ROW * ray)
-    ((kind, scale),) = noise.draws
-    assert kind == "gumbel"
-    assert scale == pytest.approx(spread / 0.25, rel=2e-3)
-    assert scale >= spread / 0.25
-    assert selection.noise_scale == selection.sensitivity / 0.25
-
-
-def test_choices_have_the_law_of_the_exponential_mechanism():
-    """Chi-squared over five candidates, 2,000 choices; seeded, false alarms 1e-6. Half the noise is seen at once."""
-    search = make_search(Hinge(), 2, 1.5, row_norm=1.0, n_samples=4)
-    selection = make_selection(0.8, search)
-    problem, weights, direction, steps = hand_made(), np.zeros(2), np.array([-0.4, 0.9]), np.r_[0.0, STEPS[3::-1]]
-    penalties = np.array([0.0, 1.0, 0.3, 2.0, 0.5])
-    scores = penalties - queries(problem, weights, direction, steps, 1.5)
-    spread = loss_range(selection, weights, direction, 1.0)
-    noise, path = SeededNoise(5), Path(problem)
-    counts = np.bincount(
-        [selection.release(path, weights, direction, steps, penalties, noise) for _ in range(2000)], minlength=5
-    )
-
-    def distance(epsilon):
-        expected = 2000 * np.exp(selection_law(scores, spread, epsilon))
-        return ((counts - expected) ** 2 / expected).sum()
-
-    assert distance(0.8) < chi2.isf(1e-6, 4) < distance(1.6)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_without_noise_the_best_step_is_chosen(case, rng):
-    loss, n_classes = CASES[case]
-    selection = make_selection(inf, make_search(loss, n_classes, 2.0, n_samples=40))
-    X, codes = rng.normal(size=(40, 2)), rng.integers(0, n_classes, 40)
-    problem = make_problem(X, codes, loss, n_classes)
-    chosen = set()
-    for _ in range(30):
-        shape = (3,) if n_classes == 2 else (3, 3)
-        weights, direction = rng.normal(size=shape), rng.normal(size=shape)
-        penalties = rng.uniform(0, 5, 12)
-        totals = [
-            np.minimum(problem.losses(problem.scores(weights - step * direction)), 2.0).sum() + penalty
-            for step, penalty in zip(STEPS, penalties, strict=True)
-        ]
-        index = selection.release(problem, weights, direction, STEPS, penalties, RecordingNoise())
-        assert index == np.argmin(totals)
-        chosen.add(index)
-    assert len(chosen) > 3
-
-
 def test_sampled_searches_have_the_pure_cost_of_their_scales():
     """Noise 1/eps1 and 1/eps2 in units of the range, sampled: log(1 + q (e^(eps1 + eps2) - 1))."""
     from dpskl.mechanisms.poisson_sample import PoissonSample
@@ -494,15 +328,3 @@ def test_a_long_direction_with_short_steps_stays_in_float32(loss):
         sums = problem.losses_along(problem.scores(np.zeros(1)), problem.scores(direction), steps, 2.0)
     np.testing.assert_allclose(sums, [np.minimum(loss.value(np.r_[-10.0 * s / 1e-39, np.zeros(29)]), 2).sum()
                                       for s in steps], rtol=1e-5)  # fmt: skip
-
-
-def test_rounding_of_large_penalties_widens_the_spread():
-    problem = Problem(np.eye(2), np.ones(2), Logistic(), data_norm=1.0)
-    noise = RecordingNoise()
-    question = StepSelection(1.0, 2.0, 1.0, 1.0, "replace_one", 2, 2)
-    scales = []
-    for penalty in (0.0, 2.0**56):
-        noise.draws.clear()
-        question.release(problem, np.zeros(2), np.ones(2), np.array([0.0, 1.0]), np.full(2, penalty), noise)
-        scales.append(noise.draws[0][1])
-    assert scales[1] - scales[0] == pytest.approx(2.0**-50 * 2.0**56, rel=0.01)

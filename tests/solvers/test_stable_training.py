@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from conftest import RecordingNoise
-from test_output_perturbation import METHODS, each_method, each_relation, facts, problem_for, random_data
+from output_cases import METHODS, each_method, each_relation, facts, problem_for, random_data
 
 from dpskl.accounting import UnplannedQuestionError
 from dpskl.curator import Curator

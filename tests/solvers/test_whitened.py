@@ -1,4 +1,4 @@
-"""Whitened gradient descent: the row map, both mechanisms by brute force, the plan, and the limit without noise."""
+"""Whitened gradient descent: the plan, memory, whole fits, the limit without noise, and an audit."""
 
 import tracemalloc
 import warnings
@@ -8,118 +8,21 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from conftest import RecordingNoise
-from test_privacy_audit import audited_epsilon
-from test_problem import CASES, LAYOUTS
+from epsilon_audit import DELTA, EPSILON, RUNS, audited_epsilon
+from problem_cases import LAYOUTS
+from solver_cases import facts
+from whitened_cases import each_relation, on_sphere, sphere_problem
 
 from dpskl import DPHuberSVC, DPLinearSVC, DPLogisticRegression, PrivacyAccountant
 from dpskl.accounting import GaussianCost, gaussian_delta, gaussian_mu
 from dpskl.curator import Curator
 from dpskl.mechanisms.noise import NoiseSource, SeededNoise
-from dpskl.mechanisms.second_moment import SecondMoment
-from dpskl.mechanisms.sensitivity import contributions
-from dpskl.mechanisms.whitened_gradient import WhitenedGradient, Whitener, whitener_condition
-from dpskl.records.design import Design
+from dpskl.mechanisms.whitened_gradient import Whitener
 from dpskl.records.losses import Hinge, HuberHinge, Logistic, Softmax
 from dpskl.records.problem import Problem
-from dpskl.records.rows import summation_depth
-from dpskl.solvers import PublicFacts, WhitenedGD
+from dpskl.solvers import WhitenedGD
 
-NEIGHBOURS = ("add_remove", "replace_one")
-each_relation = pytest.mark.parametrize("neighbours", NEIGHBOURS)
 pytestmark = pytest.mark.filterwarnings("ignore::dpskl.SeededNoiseWarning")
-
-
-def on_sphere(X, radius, intercept):
-    """The bounded design, row by row."""
-    design = np.column_stack([X, np.full(len(X), intercept)]) if intercept else X
-    norms = np.linalg.norm(design, axis=1, keepdims=True)
-    return radius * np.divide(design, norms, out=np.zeros_like(design), where=norms > 0)
-
-
-# -- the row map ----------------------------------------------------------------------------------------
-
-
-def make(layout, case, intercept, n=1500, d=9):
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-2, 2, size=(n, 1))
-    X[rng.random(X.shape) < 0.3] = 0
-    X[5] = 0
-    X[:, 3] = 0
-    X = X.astype(np.float32).astype(np.float64)
-    loss, n_classes = CASES[case]
-    n_outputs = 1 if n_classes == 2 else n_classes
-    targets = loss.encode(rng.integers(0, n_classes, n), n_classes)
-    given = LAYOUTS[layout](X)
-    if isinstance(given, np.ndarray):
-        given.flags.writeable = False
-    problem = Problem(given, targets, loss, data_norm=1.5, intercept=intercept, n_outputs=n_outputs, rows="sphere")
-    design = on_sphere(X, 1.5, intercept)
-    shape = (design.shape[1],) if n_outputs == 1 else (design.shape[1], n_outputs)
-    return problem, design, rng.normal(size=shape), rng
-
-
-@pytest.mark.parametrize("intercept", [0.0, 0.5])
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_kernels_on_the_sphere_equal_per_record_sums(layout, case, intercept):
-    problem, design, weights, rng = make(layout, case, intercept)
-    close = {"rtol": 1e-9, "atol": 1e-9}
-    np.testing.assert_allclose(problem.scores(weights), design @ weights, **close)
-    np.testing.assert_allclose(problem.row_norms, np.linalg.norm(design, axis=1), **close)
-    np.testing.assert_allclose(problem.weighted_gram(np.ones(len(design))), design.T @ design, **close)
-    np.testing.assert_allclose(problem.squared_column_norms(), (design**2).sum(axis=0), **close)
-    for j in range(design.shape[1]):
-        np.testing.assert_allclose(problem.column(j), design[:, j], **close)
-    batch = problem.batch(np.arange(40, 80))
-    np.testing.assert_allclose(batch.scores(weights), design[40:80] @ weights, **close)
-
-    residuals = problem.loss.residuals(design @ weights, problem.targets)
-    gradients = design[:, :, None] * residuals.reshape(len(design), 1, -1)
-    D = design.shape[1]
-    vector, matrix = rng.uniform(0, 2, D), rng.normal(size=(D, D))
-    for transform, linear in ((None, np.eye(D)), (vector, np.diag(vector)), (matrix, matrix)):
-        if transform is not None:
-            transform.flags.writeable = False
-            norms = np.linalg.norm(design @ linear, axis=1)
-            np.testing.assert_allclose(problem.transformed_row_norms(transform), norms, **close)
-        sizes = np.linalg.norm(np.einsum("jk,ijm->ikm", linear, gradients).reshape(len(design), -1), axis=1)
-        bound = np.median(sizes[sizes > 0])
-        factors = np.minimum(1, bound / np.maximum(sizes, 1e-300))
-        expected = (gradients * factors[:, None, None]).sum(axis=0).reshape(weights.shape)
-        for _ in range(2):  # the second time with the norms that were kept
-            np.testing.assert_allclose(problem.gradient_sum(weights, bound, transform), expected, **close)
-
-
-def test_norms_that_are_kept_belong_to_an_array_that_cannot_change():
-    problem, design, weights, _ = make("C64", "logistic", 0.5)
-    with pytest.raises(AssertionError, match="must not change"):
-        problem.gradient_sum(weights, 1.0, np.ones(design.shape[1]))
-    with pytest.raises(ValueError, match="rows='cube'"):
-        Design(design, data_norm=1.0, rows="cube")
-
-
-@pytest.mark.parametrize("data_norm", [1e-100, 1.0, 1e100])
-@pytest.mark.parametrize("ratio", [0.0, 0.3])
-@pytest.mark.parametrize("layout", [np.ascontiguousarray, np.asfortranarray, sp.csr_array])
-def test_no_row_exceeds_the_sphere_whatever_its_size(layout, ratio, data_norm):
-    """Rows whose squares overflow or vanish among them: they have no direction in float64, and count as zeros."""
-    rng = np.random.default_rng(2)
-    X = rng.normal(size=(900, 5)) * 10.0 ** rng.integers(-170, 155, size=(900, 1))
-    X[0], X[1], X[2] = 1e200, 0, 1e-170
-    problem = Design(layout(X), data_norm=data_norm, intercept=ratio * data_norm, rows="sphere")
-    columns = np.stack([problem.column(j) for j in range(5 + (ratio > 0))]) / data_norm
-    norms = np.sqrt((columns.astype(np.longdouble) ** 2).sum(axis=0))
-    assert norms.max() <= 1
-    assert norms.max() >= 1 - 1e-11
-    if ratio:
-        assert norms.min() >= 1 - 1e-9
-        np.testing.assert_allclose(columns[-1, [0, 1]], 1, rtol=1e-11)
-    else:
-        np.testing.assert_array_equal(columns[:, :3], 0)
-    assert np.isfinite(problem.scores(np.full(problem.n_weights, 1 / data_norm))).all()
-    for transform in (np.full(problem.n_weights, 1 / data_norm), np.eye(problem.n_weights) / data_norm):
-        np.testing.assert_allclose(problem.transformed_row_norms(transform), norms.astype(float), rtol=1e-9)
-    assert (problem.squared_column_norms() / data_norm / data_norm).sum() == pytest.approx(float((norms**2).sum()))
 
 
 @pytest.mark.parametrize("layout", ["C64", "F64", "C32", "csr64", "csr32"])
@@ -144,236 +47,7 @@ def test_no_copy_of_X(layout, is_diagonal):
     assert allowed < 8 * n * d / 3
 
 
-# -- the second moment ----------------------------------------------------------------------------------
-
-
-class GivenNoise(NoiseSource):
-    """Noise that was chosen beforehand, in standard deviations."""
-
-    is_secure = True
-
-    def __init__(self, values=0.0):
-        self.values, self.size = values, 0
-
-    def standard_normal(self, size):
-        self.size = int(np.prod(size))
-        return np.full(size, self.values) if np.ndim(self.values) == 0 else np.reshape(self.values, size)
-
-    def standard_exponential(self, size):
-        raise NotImplementedError
-
-
-def sphere_problem(X, codes=None, loss=None, n_outputs=1, intercept=0.3, data_norm=1.0):
-    targets = None if loss is None else loss.encode(codes, max(n_outputs, 2))
-    return Problem(X, targets, loss, data_norm=data_norm, intercept=intercept, n_outputs=n_outputs, rows="sphere")
-
-
-def covariance(mechanism, problem):
-    """Covariance of the released entries, one of each symmetric pair, by the response to each unit of noise."""
-    n_entries = problem.n_weights if mechanism.is_diagonal else problem.n_weights * (problem.n_weights + 1) // 2
-
-    def entries(values):
-        released = mechanism.release(problem, GivenNoise(values))
-        return released if mechanism.is_diagonal else released[np.triu_indices_from(released)]
-
-    still = entries(np.zeros(n_entries))
-    unit = 1e6  # far above the grid that releases are rounded to
-    response = np.stack([(entries(unit * row) - still) / unit for row in np.eye(n_entries)], axis=1)
-    return response @ response.T
-
-
-def moment(X, is_diagonal, data_norm, intercept):
-    problem = sphere_problem(X, intercept=intercept, data_norm=data_norm)
-    if is_diagonal:
-        return problem.squared_column_norms()
-    gram = problem.weighted_gram(np.ones(len(X)))
-    return gram[np.triu_indices_from(gram)]
-
-
-@each_relation
-@pytest.mark.parametrize("is_diagonal", [True, False])
-def test_second_moment_is_mu_gdp_by_brute_force(is_diagonal, neighbours):
-    """The shift between neighbours, in standard deviations of the noise that is really added."""
-    rng = np.random.default_rng(5)
-    mu, worst = 0.7, 0.0
-    for data_norm, d, intercept in ((1.0, 1, 0.0), (2.5, 3, 0.0), (0.4, 3, 0.12), (1.0, 2, 0.3)):
-        mechanism = SecondMoment(data_norm, mu, is_diagonal, neighbours, 4, d)
-        problem = sphere_problem(rng.normal(size=(4, d)), intercept=intercept, data_norm=data_norm)
-        inverse = np.linalg.inv(covariance(mechanism, problem))
-        for trial in range(150):
-            X = rng.normal(size=(5, d)) * 10.0 ** rng.uniform(-2, 2, size=(5, 1))
-            if trial % 3 == 0:  # orthogonal axes reach both bounds
-                X[0], X[4] = 10 * np.eye(d)[0], 10 * np.eye(d)[-1]
-            first, last, rest = X[:4], X[1:], X[1:4]
-            other = rest if neighbours == "add_remove" else last
-            shift = moment(first, is_diagonal, data_norm, intercept) - moment(other, is_diagonal, data_norm, intercept)
-            distance = sqrt(shift @ inverse @ shift)
-            assert distance <= mu * (1 + 1e-9)
-            worst = max(worst, distance)
-    assert worst >= 0.999 * mu
-
-
-def test_noise_of_the_second_moment_is_weighted_by_its_triangle():
-    problem = sphere_problem(np.ones((10, 2)))
-    for neighbours in NEIGHBOURS:
-        sigma = sqrt(contributions(neighbours)) / 0.5
-        mechanism = SecondMoment(1.0, 0.5, False, neighbours, 10, 2)
-        assert mechanism.noise_scale == pytest.approx(sigma, rel=1e-9)
-        variances = np.diag(covariance(mechanism, problem)).reshape(-1)
-        expected = [1, 0.5, 0.5, 1, 0.5, 1]  # row by row of the upper triangle
-        np.testing.assert_allclose(variances / sigma**2, expected, rtol=1e-5)
-        diagonal = SecondMoment(1.0, 0.5, True, neighbours, 10, 2)
-        np.testing.assert_allclose(np.diag(covariance(diagonal, problem)), sigma**2, rtol=1e-5)
-    naive = np.diag(np.full(6, 0.5))  # the smaller noise on every entry would be wrong: a row on an axis shows it
-    axis = np.array([1, 0, 0, 0, 0, 0]) / sigma
-    assert sqrt(axis @ np.linalg.inv(naive) @ axis) > 1.4 / sigma
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_second_moment_without_noise_and_its_law(layout):
-    """Symmetric, of the stated scale in every layout; the mean square of 820 normals: wrong once in 10,000 runs."""
-    problem, design, _, _ = make(layout, "logistic", 0.5)
-    for is_diagonal in (True, False):
-        silent = SecondMoment(1.5, inf, is_diagonal, "add_remove", 1500, 9).release(problem, SeededNoise(0))
-        exact = (design**2).sum(axis=0) if is_diagonal else design.T @ design
-        np.testing.assert_allclose(silent, exact, rtol=1e-9, atol=1e-9)
-    wide = sphere_problem(np.eye(39))
-    mechanism = SecondMoment(1.0, 0.2, False, "add_remove", 39, 39)
-    noise = mechanism.release(wide, SeededNoise(1)) - mechanism.release(wide, GivenNoise())
-    np.testing.assert_array_equal(noise, noise.T)
-    scaled = noise * 0.2 * np.where(np.eye(40), 1, sqrt(2))
-    drawn = scaled[np.triu_indices(40)]
-    assert np.mean(drawn**2) == pytest.approx(1, abs=3.9 * sqrt(2 / len(drawn)))
-    assert abs(drawn.mean()) < 3.9 / sqrt(len(drawn))
-
-
-def test_second_moment_refuses_longer_rows_than_it_was_calibrated_for():
-    with pytest.raises(ValueError, match=r"row_norm=0\.5"):
-        SecondMoment(0.5, 1.0, True, "add_remove", 3, 2).release(sphere_problem(np.eye(2)), RecordingNoise())
-
-
-# -- the whitened gradient ------------------------------------------------------------------------------
-
-LOSSES = {
-    "logistic": (Logistic(), 1),
-    "huber": (HuberHinge(0.2), 1),
-    "hinge": (Hinge(), 1),
-    "softmax": (Softmax(), 3),
-    "one-vs-rest": (Hinge(), 3),
-}
-
-
-def random_whitener(rng, D, is_diagonal, ridge):
-    values = 10.0 ** rng.uniform(-3, 0, D)
-    basis = np.linalg.qr(rng.normal(size=(D, D)))[0]
-    return Whitener(values if is_diagonal else (basis * values) @ basis.T, ridge, 1.0)
-
-
-@pytest.mark.parametrize("is_diagonal", [True, False])
-@pytest.mark.parametrize("clip_norm", [0.3, 2.0])
-@pytest.mark.parametrize("case", LOSSES)
-def test_whitened_gradient_moves_by_at_most_its_sensitivity(case, clip_norm, is_diagonal):
-    loss, n_outputs = LOSSES[case]
-    rng = np.random.default_rng(11)
-    ridge = 1e-3
-    condition = whitener_condition(ridge, 1.0)
-    worst = dict.fromkeys(NEIGHBOURS, 0.0)
-    raw = 0.0
-    for trial in range(150):
-        n, d = int(rng.integers(1, 6)), int(rng.integers(2, 4))
-        X = rng.normal(size=(n + 1, d)) * 10.0 ** rng.uniform(-1, 2, size=(n + 1, 1))
-        codes = rng.integers(0, max(n_outputs, 2), n + 1)
-        whitener = random_whitener(rng, d + 1, is_diagonal, ridge)
-        v = rng.normal(size=(d + 1,) if n_outputs == 1 else (d + 1, n_outputs)) * 10.0 ** rng.uniform(-2, 2)
-        if trial % 3 == 0:  # almost the same row, and both records utterly wrong about two outputs
-            X[0] = X[-1] = np.eye(d)[1]
-            X[0, 0], X[-1, 0] = 1e-5, -1e-5
-            codes[0], codes[-1] = (0, 1) if n_outputs == 1 else (1, 0)
-            w = np.zeros_like(v)
-            w[0] = 1e9 if n_outputs == 1 else [1e9, -1e9, 0]
-            if n_outputs > 1:
-                w[-1, 2] = -1e3
-            v = (w.T / whitener.matrix).T if is_diagonal else np.linalg.solve(whitener.matrix, w)
-
-        def released(rows, relation="add_remove", X=X, codes=codes, v=v, whitener=whitener):
-            mechanism = WhitenedGradient(inf, condition, relation, len(rows), X.shape[1])
-            problem = sphere_problem(X[rows], codes[rows], loss, n_outputs)
-            return mechanism.release(problem, whitener, clip_norm, v, RecordingNoise())
-
-        rest, first, last = np.arange(1, n), np.arange(n), np.r_[1:n, n]
-        sums = [released(rows) for rows in (rest, first, last)]
-        worst["add_remove"] = max(worst["add_remove"], np.linalg.norm(sums[1] - sums[0]))
-        worst["replace_one"] = max(worst["replace_one"], np.linalg.norm(sums[2] - sums[1]))
-        one = sphere_problem(X[:1], codes[:1], loss, n_outputs).gradient_sum(whitener.to_weights(v), clip_norm)
-        raw = max(raw, np.linalg.norm(whitener.to_whitened(one)) / clip_norm)
-    for neighbours, distance in worst.items():
-        stated = WhitenedGradient(1.0, condition, neighbours, 6, 3).sensitivity
-        assert stated == pytest.approx(contributions(neighbours), rel=1e-9)
-        assert distance <= stated
-        assert distance >= 0.97 * stated
-    assert raw > 3  # clipping in the norm of the gradient itself would break the bound
-
-
-def test_the_rounding_of_the_whitened_gradient_is_covered():
-    """Sums in another order, at the worst condition: the difference is seen, and below what is stated."""
-    rng = np.random.default_rng(8)
-    n, d, ridge = 4000, 6, 1e-7
-    X = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-3, 0, d)
-    codes = rng.integers(0, 2, n)
-    condition = whitener_condition(ridge, 1.0)
-    mechanism = WhitenedGradient(inf, condition, "add_remove", n, d)  # no noise, so no grid that hides it
-    gram = sphere_problem(X).weighted_gram(np.ones(n)) / n
-    whitener = Whitener(gram, ridge, 1.0)
-    assert np.linalg.cond(whitener.matrix) <= condition
-    results = []
-    for order in (np.arange(n), rng.permutation(n)):
-        problem = sphere_problem(X[order], codes[order], Logistic())
-        results.append(mechanism.release(problem, whitener, 1.0, np.zeros(d + 1), GivenNoise()))
-    stated = mechanism.sensitivity - 1
-    assert 0 < np.linalg.norm(results[0] - results[1]) <= stated
-    assert stated >= 2 * n * condition * summation_depth(n, d) * 2.0**-53
-    assert stated < 1e-2
-    with pytest.raises(ValueError, match="condition"):
-        mechanism.release(problem, Whitener(gram, ridge / 2, 1.0), 1.0, np.zeros(d + 1), GivenNoise())
-
-
-def test_whitener_inverts_the_second_moment():
-    rng = np.random.default_rng(9)
-    A = rng.normal(size=(5, 5))
-    M = A @ A.T / 50
-    whitener = Whitener(M, 0.1, 10.0)
-    W = whitener.matrix
-    np.testing.assert_allclose(W @ W.T, np.linalg.inv(M + 0.1 * np.eye(5)), rtol=1e-9)
-    v, g = rng.normal(size=(5, 3)), rng.normal(size=(5, 3))
-    np.testing.assert_allclose(whitener.to_weights(v), W @ v)
-    np.testing.assert_allclose(whitener.to_whitened(g), W.T @ g)
-    np.testing.assert_allclose(np.linalg.norm(whitener.scales[:, None] * v), np.linalg.norm(W @ v))
-    assert whitener.effective_dimension == pytest.approx(np.trace(M @ np.linalg.inv(M + 0.1 * np.eye(5))))
-    diagonal = Whitener(np.diag(M).copy(), 0.1, 10.0)
-    full = Whitener(np.diag(np.diag(M)), 0.1, 10.0)
-    assert diagonal.effective_dimension == pytest.approx(full.effective_dimension)
-    np.testing.assert_allclose(diagonal.to_weights(g[:, 0]), (diagonal.matrix * g[:, 0]))
-    # noise may push eigenvalues out of the range that any data set has
-    clipped = Whitener(np.array([-5.0, 30.0]), 0.1, 10.0)
-    np.testing.assert_allclose(clipped.scales, [1 / sqrt(0.1), 1 / sqrt(10.1)])
-    assert clipped.scales.max() / clipped.scales.min() <= clipped.condition * (1 + 1e-12)
-
-
 # -- the plan -------------------------------------------------------------------------------------------
-
-
-def facts(**changes):
-    settings = {
-        "n_samples": 500,
-        "n_features": 4,
-        "n_classes": 2,
-        "data_norm": 1.0,
-        "intercept": 0.3,
-        "loss": Logistic(),
-        "neighbours": "add_remove",
-        "C": 1.0,
-    }
-    return PublicFacts(**{**settings, **changes})
 
 
 @each_relation
@@ -627,14 +301,12 @@ def test_labels_do_not_depend_on_the_row_map_and_scores_are_those_of_bounded_row
 
 # -- audit ------------------------------------------------------------------------------------------------
 
-AUDIT_EPSILON, AUDIT_DELTA, RUNS = 4.0, 1e-5, 2000
-
 
 def audit_scores(whitening, neighbours, seed):
     """The log likelihood ratio of all that a fit releases on the way, with the record and without it, or turned."""
     solver = WhitenedGD(max_iter=2, whitening=whitening)
     public = facts(n_samples=2, n_features=2, intercept=0.0, neighbours=neighbours)
-    plan = solver.plan(public, AUDIT_EPSILON, AUDIT_DELTA)
+    plan = solver.plan(public, EPSILON, DELTA)
     (moment, _), (gradient, n_steps) = plan.questions
     first, second = np.eye(2)  # two records on axes; the second is present, or absent or with the other label
     is_removed = neighbours == "add_remove"
@@ -667,18 +339,18 @@ def audit_scores(whitening, neighbours, seed):
 def test_audit_stays_below_the_claim_and_near_it_and_half_the_noise_is_caught(whitening, neighbours, monkeypatch):
     """Lower bounds from 2 x 2,000 transcripts at a claim of epsilon = 4; a correct solver fails once in 10,000 runs."""
     bound = audited_epsilon(*audit_scores(whitening, neighbours, seed=1))
-    print(f"{whitening}, {neighbours}: audited epsilon >= {bound:.2f}, claimed {AUDIT_EPSILON}")
-    assert 1.5 <= bound <= AUDIT_EPSILON
+    print(f"{whitening}, {neighbours}: audited epsilon >= {bound:.2f}, claimed {EPSILON}")
+    assert 1.5 <= bound <= EPSILON
     honest = NoiseSource.normal
     monkeypatch.setattr(NoiseSource, "normal", lambda self, size, scale: honest(self, size, scale / 2))
-    assert audited_epsilon(*audit_scores(whitening, neighbours, seed=2)) > AUDIT_EPSILON
+    assert audited_epsilon(*audit_scores(whitening, neighbours, seed=2)) > EPSILON
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("whitening", ["full", "diagonal"])
 def test_transcripts_have_the_law_of_one_gaussian_release(whitening):
     """Their log likelihood ratio has variance mu^2 and means +-mu^2/2 at equality: fails once in 10,000 runs."""
-    mu = gaussian_mu(AUDIT_EPSILON, AUDIT_DELTA)
+    mu = gaussian_mu(EPSILON, DELTA)
     present, absent = audit_scores(whitening, "add_remove", seed=3)
     error = 4.1 * mu * sqrt(1 / RUNS)
     offset = (present.mean() + absent.mean()) / 2

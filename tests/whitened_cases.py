@@ -1,0 +1,66 @@
+"""Problems with rows on a sphere, and noise that was chosen beforehand."""
+
+import numpy as np
+import pytest
+from problem_cases import CASES, LAYOUTS
+
+from dpskl.mechanisms.noise import NoiseSource
+from dpskl.records.problem import Problem
+
+NEIGHBOURS = ("add_remove", "replace_one")
+each_relation = pytest.mark.parametrize("neighbours", NEIGHBOURS)
+
+
+def on_sphere(X, radius, intercept):
+    """The bounded design, row by row."""
+    design = np.column_stack([X, np.full(len(X), intercept)]) if intercept else X
+    norms = np.linalg.norm(design, axis=1, keepdims=True)
+    return radius * np.divide(design, norms, out=np.zeros_like(design), where=norms > 0)
+
+
+def make(layout, case, intercept, n=1500, d=9):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-2, 2, size=(n, 1))
+    X[rng.random(X.shape) < 0.3] = 0
+    X[5] = 0
+    X[:, 3] = 0
+    X = X.astype(np.float32).astype(np.float64)
+    loss, n_classes = CASES[case]
+    n_outputs = 1 if n_classes == 2 else n_classes
+    targets = loss.encode(rng.integers(0, n_classes, n), n_classes)
+    given = LAYOUTS[layout](X)
+    if isinstance(given, np.ndarray):
+        given.flags.writeable = False
+    problem = Problem(given, targets, loss, data_norm=1.5, intercept=intercept, n_outputs=n_outputs, rows="sphere")
+    design = on_sphere(X, 1.5, intercept)
+    shape = (design.shape[1],) if n_outputs == 1 else (design.shape[1], n_outputs)
+    return problem, design, rng.normal(size=shape), rng
+
+
+class GivenNoise(NoiseSource):
+    """Noise that was chosen beforehand, in standard deviations."""
+
+    is_secure = True
+
+    def __init__(self, values=0.0):
+        self.values, self.size = values, 0
+
+    def standard_normal(self, size):
+        self.size = int(np.prod(size))
+        return np.full(size, self.values) if np.ndim(self.values) == 0 else np.reshape(self.values, size)
+
+    def standard_exponential(self, size):
+        raise NotImplementedError
+
+
+def sphere_problem(X, codes=None, loss=None, n_outputs=1, intercept=0.3, data_norm=1.0):
+    targets = None if loss is None else loss.encode(codes, max(n_outputs, 2))
+    return Problem(X, targets, loss, data_norm=data_norm, intercept=intercept, n_outputs=n_outputs, rows="sphere")
+
+
+def moment(X, is_diagonal, data_norm, intercept):
+    problem = sphere_problem(X, intercept=intercept, data_norm=data_norm)
+    if is_diagonal:
+        return problem.squared_column_norms()
+    gram = problem.weighted_gram(np.ones(len(X)))
+    return gram[np.triu_indices_from(gram)]
