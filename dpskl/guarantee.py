@@ -140,7 +140,7 @@ class PrivacyGuarantee:
             f"({at_most(self.epsilon)}, {at_most(self.delta)})-differential privacy for the whole model, released once"
         )
         if self.conditions:
-            claim = f"NOT PROVED, conditional on {'; '.join(self.conditions)}: {claim}"
+            claim = f"NOT PROVED, {'; '.join(self.conditions)}: {claim}"
         seeded = ["SEEDED NOISE, FOR TESTS ONLY: who knows the seed can remove the noise"] if self.is_seeded else []
         return [*seeded, claim]
 

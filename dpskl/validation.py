@@ -40,8 +40,8 @@ _WEAK_EPSILON = 20.0
 _NORM_RANGE = (1e-15, 1e15)
 _SMALLEST_C = 1e-300
 # Of C times the squared norm, which does not change when both are given in other units. Weights are at most about n
-# times this, in units of 1 / data_norm: they and their squares stay far above the smallest double.
-_SMALLEST_PENALTY_RATIO = 1e-30
+# times this, in units of 1 / data_norm, and must not vanish.
+_SMALLEST_PENALTY_RATIO = 1e-300
 _BLOCK_SIZE = 1 << 20  # numbers looked at one by one at a time, where their sum is not finite
 
 

@@ -78,7 +78,7 @@ def test_what_rests_on_more_than_theorems_does_not_hold_as_it_stands():
     assert guarantee.to_dict()["holds"] is False
     assert guarantee.to_dict()["conditions"] == list(guarantee.conditions) != []
     first = str(guarantee).splitlines()[0]
-    assert first.startswith("NOT PROVED, conditional on ")
+    assert first.startswith("NOT PROVED, conditional on exact sampling")
     assert "(2, 1e-06)" in first
 
 

@@ -28,7 +28,8 @@ __all__ = ["BacktrackingGD", "BacktrackingSGD"]
 
 Array = np.ndarray[Any, Any]
 
-_SMALLEST_SAMPLED = 1e-5  # below, grids of privacy losses outgrow memory
+# epsilon and delta below which grids of privacy losses outgrow memory or drown in rounding
+_SMALLEST_SAMPLED = (1e-4, 1e-15)
 
 
 class BacktrackingGD(Backtracking):
@@ -272,11 +273,12 @@ class BacktrackingSGD(Backtracking):
                 f"neighbours={facts.neighbours!r} has no proved bound for the samples of solver={self.name!r}; "
                 "choose 'add_remove', or solver='blgd', which reads all records"
             )
-        if epsilon < _SMALLEST_SAMPLED:
-            raise ValueError(
-                f"epsilon={epsilon:g} is too small to account for samples in memory; take at least "
-                f"{_SMALLEST_SAMPLED:g}, or solver='blgd'"
-            )
+        for name, value, smallest in zip(("epsilon", "delta"), (epsilon, delta), _SMALLEST_SAMPLED, strict=True):
+            if value < smallest:
+                raise ValueError(
+                    f"{name}={value:g} is too small to account for samples; take at least {smallest:g}, or "
+                    "solver='blgd', which reads all records"
+                )
         order = rdp_order(epsilon, delta)
         parts = max(1, round(1 / self.xi))
         n_searches = ceil(1.1 * self.n_updates)

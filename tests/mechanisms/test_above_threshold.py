@@ -122,7 +122,7 @@ def test_the_rounding_of_float32_is_allowed_for(loss, n_classes):
             problem = make_problem([[1.0]], [rng.integers(n_classes)], loss, n_classes, intercept=0)
             shape = (1,) if n_outputs == 1 else (1, n_outputs)
             weights, direction = size * rng.normal(size=shape), size * rng.normal(size=shape)
-            along = problem.losses_along(problem.scores(weights), problem.scores(direction), STEPS)
+            along = problem.ray_losses(problem.scores(weights), problem.scores(direction), STEPS)
             exact = [float(problem.losses(problem.scores(weights - step * direction))[0]) for step in STEPS]
             search = make_search(loss, n_classes, 1e12, row_norm=1.0, n_samples=1)
             slope = search.slope_bound
@@ -325,6 +325,6 @@ def test_a_long_direction_with_short_steps_stays_in_float32(loss):
     problem = Problem(X, np.ones(30), loss, data_norm=1e15)
     direction, steps = np.array([1e25]), np.array([1e-39, 5e-40, 0.0])
     with np.errstate(all="raise"):
-        sums = problem.losses_along(problem.scores(np.zeros(1)), problem.scores(direction), steps, 2.0)
+        sums = problem.ray_losses(problem.scores(np.zeros(1)), problem.scores(direction), steps, 2.0)
     np.testing.assert_allclose(sums, [np.minimum(loss.value(np.r_[-10.0 * s / 1e-39, np.zeros(29)]), 2).sum()
                                       for s in steps], rtol=1e-5)  # fmt: skip

@@ -242,13 +242,13 @@ def test_a_ridge_that_follows_the_realised_n_is_a_trap():
     assert fewer - more == pytest.approx(stated, rel=1e-6)
     recomputed = (n - 1) / (lam * (n - 1))
     assert recomputed - more == pytest.approx(2 * stated, rel=1e-6)
-    # hence a plan depends on the public number only, and a curator refuses data of another size
+    # hence a plan depends on the public number only, and a curator refuses more records than that
     public = facts()
     X, codes = random_data(public)
     plan = OutputPerturbation().plan(public, 1.0, 1e-6)
-    fewer_records = problem_for(public, OutputPerturbation(), X[1:], codes[1:])
+    one_more = problem_for(public, OutputPerturbation(), np.vstack([X, X[:1]]), np.append(codes, codes[0]))
     with pytest.raises(UnplannedQuestionError, match="size"):
-        Curator(fewer_records, plan.open_budget(), RecordingNoise()).ask(plan.questions[0][0])
+        Curator(one_more, plan.open_budget(), RecordingNoise()).ask(plan.questions[0][0])
 
 
 def test_contraction_sum():
