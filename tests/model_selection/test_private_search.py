@@ -7,6 +7,7 @@ from math import inf
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy import stats
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -20,11 +21,18 @@ from dpskl import (
     PrivacyAccountant,
     PrivacyLeakWarning,
     SeededNoiseWarning,
+    WeakPrivacyWarning,
 )
 from dpskl.accounting import GaussianCost, PureCost, SelectionCost, WorstCost, gaussian_mu
-from dpskl.mechanisms.noisy_count import NoisyCount
+from dpskl.mechanisms.noise import SystemNoise, make_noise
 from dpskl.model_selection import PrivateSearchCV, plan_cost
+from dpskl.model_selection.trials import draw_rows
 from dpskl.solvers import GradientDescent
+
+
+def held_out(n_samples, seed):
+    """The validation part of a seeded search with the default share."""
+    return draw_rows(n_samples, round(n_samples / 5), make_noise(seed))
 
 
 def data(n=120, d=3, n_classes=2, seed=0):
@@ -124,22 +132,38 @@ def test_nothing_depends_on_the_number_of_trials(monkeypatch, capsys):
 
 
 @pytest.mark.usefixtures("_ignore_seeds")
-def test_model_and_score_come_from_disjoint_parts_fixed_in_advance():
+def test_model_and_score_come_from_disjoint_parts():
     X, y = data()
-    rows = private_search._validation_rows(120, 0.2)
+    rows = held_out(120, seed=1)
     assert rows.sum() == 24
-    moved, labels = X.copy(), y.copy()
-    moved[rows] = 100.0
-    labels[rows] = 0
-    fits = [
-        PrivateSearchCV(model(), {"C": [1.0]}, random_state=1, mean_trials=1).fit(*given)
-        for given in ((X, y), (moved, labels))
-    ]
+    moved = np.where(rows[:, None], -X, X)
+    fits = [PrivateSearchCV(model(), {"C": [1.0]}, random_state=1, mean_trials=1).fit(given, y) for given in (X, moved)]
     np.testing.assert_array_equal(fits[0].best_estimator_.coef_, fits[1].best_estimator_.coef_)
+    assert fits[0].best_score_ > fits[1].best_score_ + 0.1  # with the same noise
+
+
+def test_the_validation_part_is_drawn_without_the_data_and_has_a_fixed_size():
+    """Each of the 10 pairs out of 5 rows is as likely: chi-square over 4,000 draws, wrong once in 100,000 runs."""
+    noise, counts = SystemNoise(), np.zeros((5, 5))
+    for _ in range(4000):
+        first, second = np.flatnonzero(draw_rows(5, 2, noise))
+        counts[first, second] += 1
+    assert stats.chisquare(counts[np.triu_indices(5, 1)]).pvalue > 1e-5
     for n in (3, 5, 10, 299, 300):
         for share in (0.01, 0.2, 0.5, 0.9):
-            count = private_search._validation_rows(n, share).sum()
-            assert 1 <= count <= max(1, round(n * share + 0.5))
+            count = PrivateSearchCV(model(), {"C": [1.0]}, validation_share=share)._budget(n).n_validation
+            assert count == max(1, int(n * share + 0.5)) == draw_rows(n, count, noise).sum()
+
+
+def test_no_class_is_left_out_because_of_the_order_of_the_rows():
+    """Labels 0 to 9 in turn: every fifth row for validation would have left two classes without training."""
+    rng = np.random.default_rng(2)
+    y = np.arange(2000) % 10
+    X = 3 * np.eye(10)[y] + 0.1 * rng.normal(size=(2000, 10))
+    search = PrivateSearchCV(model(n_classes=10, data_norm=4.0), {"C": [1.0]}, epsilon=200.0, mean_trials=1, delta=1e-6)
+    with pytest.warns(WeakPrivacyWarning):
+        search.fit(X, y)
+    assert min(np.mean(search.predict(X[y == label]) == label) for label in range(10)) > 0.9
 
 
 @pytest.mark.usefixtures("_ignore_seeds")
@@ -152,38 +176,43 @@ def test_without_noise_the_best_candidate_wins_with_its_accuracy():
     )
     with pytest.warns(NoPrivacyWarning), pytest.warns(PrivacyLeakWarning, match="classes"):
         search.fit(X, y)
-    rows = private_search._validation_rows(200, 0.2)
+    rows = held_out(200, seed=0)
     assert search.best_score_ == search.score(X[rows], y[rows]) > 0.9
     assert search.privacy_guarantee_ is None
     assert search.best_estimator_.privacy_guarantee_ is None
     assert accountant.entries()[0].cost == GaussianCost(inf)
 
 
-def test_the_score_is_noisy_by_what_the_guarantee_says():
+@pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy", "neg_log_loss"])
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace_one"])
+def test_the_score_is_noisy_by_what_the_guarantee_says(scoring, neighbours, monkeypatch):
+    """100 normal errors: mean or spread beyond 4.4 standard errors once in some 40,000 runs."""
     X, y = data()
-    scores, search = [], PrivateSearchCV(model(), {"C": [1.0]}, mean_trials=1, epsilon=2.0)
+    shares = {0: 0.25, 1: 0.75} if scoring == "balanced_accuracy" else None
+    rows = np.arange(120) < 24
+    monkeypatch.setattr(private_search, "draw_rows", lambda n, count, noise: rows)
+    search = PrivateSearchCV(
+        model(neighbours=neighbours), {"C": [1.0]}, mean_trials=1, epsilon=2.0, scoring=scoring, class_shares=shares
+    )
+    errors = []
     for _ in range(100):
         search.fit(X, y)
-        rows = private_search._validation_rows(120, 0.2)
-        correct = (search.predict(X[rows]) == y[rows]).sum()
-        scores.append(search.best_score_ * 24 - correct)
+        correct = search.predict(X[rows]) == y[rows]
+        log_likelihood = search.predict_log_proba(X[rows])[np.arange(24), y[rows]]
+        exact = {
+            "accuracy": correct.sum(),
+            # weights of 2 and 2/3, around half of a mean of 1
+            "balanced_accuracy": 12 + ((correct - 0.5) * np.array([2.0, 2 / 3])[y[rows]]).sum(),
+            "neg_log_loss": np.maximum(log_likelihood, -3 * np.log(2)).sum(),
+        }[scoring]
+        errors.append(search.best_score_ * 24 - exact)
     (part,) = search.privacy_guarantee_.parts
-    # 100 normal errors: mean or spread beyond 4.4 standard errors once in some 40,000 runs
-    assert abs(np.mean(scores)) < 4.4 * part.noise / np.sqrt(100)
-    assert abs(np.std(scores) / part.noise - 1) < 4.4 / np.sqrt(200)
-
-
-@pytest.mark.parametrize(("delta", "law"), [(0, "laplace"), (1e-6, "normal")])
-def test_the_noise_of_a_count_is_that_of_its_cost(delta, law, recording_noise):
-    mechanism = NoisyCount(0.5, delta)
-    scales = []
-    setattr(recording_noise, law, lambda size, scale: scales.append(scale) or np.zeros(size))
-    assert mechanism.release(17, recording_noise) == pytest.approx(17, abs=1e-4)
-    assert scales == [mechanism.noise_scale]
-    assert mechanism.cost.epsilon(delta) == pytest.approx(0.5)
-    assert mechanism.cost.epsilon(delta) <= 0.5
-    assert mechanism.sensitivity == 1.0
-    assert NoisyCount(inf, delta).release(17, recording_noise) == 17
+    length = {"accuracy": 1.0, "balanced_accuracy": 2.0, "neg_log_loss": 3 * np.log(2)}[scoring]
+    assert part.sensitivity == pytest.approx(length / 2 if neighbours == "add_remove" else length)
+    assert part.noise == pytest.approx(part.sensitivity / gaussian_mu(search.best_estimator_.epsilon, 1e-6))
+    assert abs(np.mean(errors)) < 4.4 * part.noise / np.sqrt(100)
+    assert abs(np.std(errors) / part.noise - 1) < 4.4 / np.sqrt(200)
+    assert scoring in part.mechanism
 
 
 class Fragile(DPLogisticRegression):
