@@ -309,11 +309,13 @@ class PrivateSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             key: (_safe_indexing(rows, ~held_out), _safe_indexing(rows, held_out))
             for key, (_, rows) in prepared.items()
         }
+        y_training, codes_held_out = y[~held_out], codes[held_out]
 
         def trial(candidate: Candidate, seed: int | None) -> tuple[Any, Any]:
             X, X_held_out = parts[candidate.steps_key]
-            model = candidate.trial(plan.epsilon, self.delta, classes=classes, random_state=seed).fit(X, y[~held_out])
-            return model, scoring.centred(model, X_held_out, codes[held_out])
+            model = candidate.trial(plan.epsilon, self.delta, classes=classes, random_state=seed)
+            model.fit(X, y_training)
+            return model, scoring.centred(model, X_held_out, codes_held_out)
 
         gamma = trial_gamma(budget.eta, budget.mean_trials)
         chosen, best, total = best_trial(trial, candidates, draw_trials(budget.eta, gamma, noise), score, noise)
@@ -340,7 +342,6 @@ class PrivateSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def _validate(self, X: Any, y: Any) -> tuple[Any, Any]:
         if not isinstance(self.estimator, Pipeline):
             return validate_training_data(self, X, y)
-        # what X may be is for the first step to say
         _, y = check_X_y(np.zeros((_num_samples(X), 1)), y, ensure_min_samples=2, estimator=self)
         check_classification_targets(y)
         return validate_data(self, X, y, skip_check_array=True)
@@ -380,11 +381,9 @@ class PrivateSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _delegate(self, method: str, X: Any) -> Any:
         check_is_fitted(self)
-        if isinstance(self.best_estimator_, Pipeline):
-            X = validate_data(self, X, reset=False, skip_check_array=True)
-        else:
-            X = validate_rows(self, X)
-        return getattr(self.best_estimator_, method)(X)
+        # what X may be is for the first step of a pipeline to say
+        is_raw = isinstance(self.best_estimator_, Pipeline)
+        return getattr(self.best_estimator_, method)(X if is_raw else validate_rows(self, X))
 
     def predict(self, X):
         """Return the labels that ``best_estimator_`` predicts, shape (n_samples,)."""

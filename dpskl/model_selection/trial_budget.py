@@ -163,7 +163,8 @@ class SearchBudget:
                 raise ValueError(
                     f"epsilon={self.epsilon!r} is for the whole search and too small for its trials: with "
                     f"{SMALLEST_EPSILON:g} for each, the least that a fit takes, the search costs {at_most(least, 3)} "
-                    f"at delta={self.delta!r}; raise epsilon beyond that, or lower mean_trials={self.mean_trials!r}"
+                    f"at delta={self.delta!r}; raise epsilon well beyond that, or lower "
+                    f"mean_trials={self.mean_trials:g}"
                 )
             high *= 2.0
         return divided(smallest_true(fits, 0.5, high, rtol=1e-4))

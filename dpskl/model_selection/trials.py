@@ -58,7 +58,9 @@ class Candidate:
         trial = clone(self.classifier).set_params(
             **{"epsilon": epsilon, "delta": delta, "accountant": None, "verbose": 0, **settings}
         )
-        trial.__dict__.pop("_skl_callbacks", None)  # clone hands them on, and they would count the trials
+        for part in (trial, *trial.get_params().values()):
+            # clone hands callbacks on, and they would count the trials
+            getattr(part, "__dict__", {}).pop("_skl_callbacks", None)
         return trial
 
     def fit_steps(self, X: Any) -> tuple[list[Any], Any]:

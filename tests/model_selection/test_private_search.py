@@ -1,6 +1,7 @@
 """The private search: what it charges, what it leaves behind, and what it refuses."""
 
 import pickle
+import re
 import warnings
 from math import inf
 
@@ -10,6 +11,7 @@ import scipy.sparse as sp
 from scipy import stats
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dpskl.model_selection.private as private_search
@@ -23,8 +25,9 @@ from dpskl import (
     SeededNoiseWarning,
     WeakPrivacyWarning,
 )
-from dpskl.accounting import GaussianCost, PureCost, SelectionCost, WorstCost, gaussian_mu
+from dpskl.accounting import GaussianCost, PureCost, SelectionCost, WorstCost, compose, cost_from_dict, gaussian_mu
 from dpskl.mechanisms.noise import SystemNoise, make_noise
+from dpskl.mechanisms.noisy_count import NoisyHistogram
 from dpskl.model_selection import PrivateSearchCV, plan_cost
 from dpskl.model_selection.trials import draw_rows
 from dpskl.solvers import GradientDescent
@@ -247,6 +250,44 @@ def test_a_failing_trial_is_a_trial_with_the_lowest_score(monkeypatch):
     assert not hasattr(lost, "best_estimator_")
 
 
+class Talkative(DPLogisticRegression):
+    """Tells of every fit in all the ways that a caller may have left open."""
+
+    def fit(self, X, y):
+        warnings.warn("one more fit", stacklevel=1)
+        np.array([1.0]) / np.array([0.0])  # as np.seterr says
+        for callback in getattr(self, "_skl_callbacks", []):
+            callback.append("called back")
+        for callback in getattr(self.solver, "_skl_callbacks", []):
+            callback.append("called back")
+        return super().fit(X, y)
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_what_trials_say_is_not_heard(count, monkeypatch, capfd):
+    """Prints, warnings, floating-point errors by any route, callbacks that clone hands on."""
+    X, y = data()
+    calls, reports = [], []
+    estimator = Talkative(solver=GradientDescent(max_iter=2), classes=[0, 1], data_norm=2.0, verbose=3)
+    estimator._skl_callbacks = [calls]
+    estimator.solver._skl_callbacks = [calls]
+    assert clone(estimator)._skl_callbacks[0] is calls
+    monkeypatch.setattr(private_search, "draw_trials", lambda eta, gamma, noise: count)
+    pipeline = Pipeline([("skip", "passthrough"), ("clf", estimator)], verbose=True)
+    for given, grid in ((estimator, {"C": [1.0, 2.0]}), (pipeline, {"clf__C": [1.0, 2.0]})):
+        search = PrivateSearchCV(given, grid)
+        with np.errstate(all="call", call=lambda *arguments: reports.append(arguments)):
+            search.fit(X, y)  # warnings are errors here, outside the trials
+        assert calls == reports == []
+        best = search.best_estimator_
+        last = best[-1] if given is pipeline else best
+        assert not hasattr(last, "_skl_callbacks")
+        assert not hasattr(last.solver, "_skl_callbacks")
+        assert not hasattr(last.solver_, "_skl_callbacks")
+    heard = capfd.readouterr()
+    assert heard.out == heard.err == ""
+
+
 def test_the_ledger_may_refuse_and_may_come_from_the_estimator():
     X, y = data()
     accountant = PrivacyAccountant(epsilon=1.0)
@@ -260,6 +301,10 @@ def test_the_ledger_may_refuse_and_may_come_from_the_estimator():
         search.fit(X, y)
     with pytest.raises(ValueError, match="differ"):
         clone(search).set_params(accountant=PrivacyAccountant()).fit(X, y)
+
+
+class Declared(DPLogisticRegression):
+    n_samples = 500
 
 
 @pytest.mark.parametrize(
@@ -284,6 +329,17 @@ def test_the_ledger_may_refuse_and_may_come_from_the_estimator():
         ({"param_grid": {"C": [1, -1]}}, ValueError, "C=-1"),
         ({"param_grid": {"data_norm": [None]}}, ValueError, "data_norm=None"),
         ({"estimator": LogisticRegression()}, TypeError, "LogisticRegression is not a classifier of this package"),
+        ({"estimator": Declared(classes=[0, 1])}, ValueError, "n_samples=500 is declared for one fit.*n_samples=None"),
+        ({"epsilon": 1e-5}, ValueError, "epsilon=1e-05 is for the whole search.*1e-06 for each.*mean_trials=10$"),
+        (
+            {"epsilon": 1.8e-5, "estimator": model(solver="blsgd"), "param_grid": {}},
+            ValueError,
+            "96 records.*n_samples=120 at validation_share=0.2.*out of epsilon=1.8e-05 for the search.*solver='blgd'",
+        ),
+        ({"scoring": "roc_auc"}, ValueError, "scoring='roc_auc'"),
+        ({"scoring": "neg_log_loss", "score_clip": -1}, ValueError, "score_clip=-1"),
+        ({"scoring": "neg_log_loss", "estimator": DPHuberSVC(classes=[0, 1])}, ValueError, "needs probabilities"),
+        ({"scoring": "balanced_accuracy", "class_shares": {0: 0.5, 2: 0.5}}, ValueError, "labels .0, 1."),
         (
             {"estimator": DPHuberSVC(solver="objective_perturbation", neighbours="replace_one", classes=[0, 1])},
             ValueError,
@@ -298,6 +354,58 @@ def test_bad_input_is_named_and_nothing_is_charged(changes, error, message):
     with pytest.raises(error, match=message):
         search.fit(X, y)
     assert len(accountant) == 0
+
+
+def test_groups_are_refused_with_a_reason():
+    X, y = data()
+    accountant = PrivacyAccountant()
+    with pytest.raises(ValueError, match=r"groups= is refused.*one row of each group"):
+        PrivateSearchCV(model(accountant), {"C": [0.1, 1.0]}).fit(X, y, groups=np.arange(120) // 2)
+    assert len(accountant) == 0
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy"])
+def test_the_remedy_for_a_small_epsilon_is_one(scoring):
+    search = PrivateSearchCV(model(), {"C": [0.1, 1.0]}, epsilon=1e-5, scoring=scoring)
+    with pytest.raises(ValueError, match="costs") as caught:
+        plan_cost(search, 1000, 3)
+    least = float(re.search(r"the search costs (\S+)", str(caught.value))[1])
+    plan_cost(search.set_params(epsilon=1.2 * least), 1000, 3)
+    plan_cost(search.set_params(epsilon=1e-5, mean_trials=1), 1000, 3)
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("delta", [0, 1e-6])
+def test_counts_of_the_classes_are_released_once_and_paid_for(neighbours, delta):
+    X, y = data(400)
+    y[:360] = 0
+    accountant = PrivacyAccountant()
+    search = PrivateSearchCV(
+        model(neighbours=neighbours, solver="output_perturbation"),
+        {"C": [0.1, 1.0]},
+        epsilon=5.0,
+        delta=delta,
+        scoring="balanced_accuracy",
+        accountant=accountant,
+    ).fit(X, y)
+    counts, trials = search.privacy_guarantee_.parts
+    assert counts.noise == pytest.approx((1 if neighbours == "add_remove" else 2) / 0.5)
+    (entry,) = accountant.entries()
+    assert entry.cost == compose([counts.cost, trials.cost]) == search.privacy_guarantee_.cost
+    assert 0.99 * 5.0 <= entry.cost.epsilon(delta) <= 5.0
+    assert cost_from_dict(entry.cost.to_dict()) == entry.cost
+    # 20 noise scales from the truth, by chance once in e^20
+    np.testing.assert_allclose(search.class_shares_, [380 / 400, 20 / 400], atol=20 * counts.noise / 400)
+    weight = 1 / (2 * search.class_shares_.min())
+    assert trials.sensitivity == pytest.approx(weight / 2 if neighbours == "add_remove" else weight)
+    assert not hasattr(PrivateSearchCV(model(), {"C": [1.0]}).fit(X, y), "class_shares_")
+
+
+def test_a_class_too_small_to_be_seen_counts_as_large_as_the_noise(monkeypatch):
+    X, y = data()
+    monkeypatch.setattr(NoisyHistogram, "release", lambda self, counts, noise: counts - [0, 1000])
+    search = PrivateSearchCV(model(), {"C": [1.0]}, scoring="balanced_accuracy").fit(X, y)
+    assert search.class_shares_.tolist() == [60 / 120, pytest.approx(10 / 120)]
 
 
 def test_it_predicts_travels_and_takes_sparse_rows():
