@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from math import inf
 from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, check_is_fitted, check_X_y, validate_data
@@ -26,7 +24,7 @@ from dpskl.mechanisms.noisy_count import NoisyHistogram
 from dpskl.model_selection.plan import PlannedFit, Size
 from dpskl.model_selection.scores import check_scoring, declared_shares, make_scoring
 from dpskl.model_selection.trial_budget import SearchBudget
-from dpskl.model_selection.trials import Candidate, best_trial, classifier_of, draw_rows, list_candidates
+from dpskl.model_selection.trials import Candidate, best_trial, classifier_of, draw_rows, list_candidates, prepare
 from dpskl.validation import encode_labels, validate_rows, validate_training_data, warn_of_weak_claims
 
 __all__ = ["PrivateSearchCV"]
@@ -65,9 +63,11 @@ class PrivateSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     delta : float, default=1e-6
         In [0, 1). 0 asks for pure differential privacy: then every candidate needs a solver that has it.
     scoring : {"accuracy", "balanced_accuracy", "neg_log_loss"}, default="accuracy"
-        What makes a trial the best, a sum of one bounded score for each validation record. Where one class is rare, the
-        accuracy of a model that never predicts it is hard to beat: take one of the others. The mean of the logarithms
-        of the probabilities (``"neg_log_loss"``) has less noise than the mean accuracy of the classes.
+        What makes a trial the best: a mean over the validation records of one bounded score each. Where a class is
+        rare, a model that never predicts it has nearly the best accuracy. ``"balanced_accuracy"`` gives all classes
+        the same weight, and its noise grows as 1 over the smallest share. ``"neg_log_loss"``, the mean logarithm of
+        the probability of the true label, has little noise and may still choose a model that never predicts a rare
+        class.
     score_clip : float or None, default=None
         Largest loss of a record that ``"neg_log_loss"`` counts; a lower one has less noise. ``None`` is three times the
         loss of a guess, ``3 log(n_classes)``: probabilities below ``n_classes**-3`` count as that.
@@ -96,8 +96,8 @@ class PrivateSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     best_score_ : float
         Noisy mean score of the validation part: too high on average, as the largest of several, and not always within
         the range of the score.
-    class_shares_ : ndarray of shape (n_classes,)
-        Only with ``scoring="balanced_accuracy"``: what was declared, or released as noisy counts.
+    class_shares_ : ndarray of shape (n_classes,) or None
+        For ``scoring="balanced_accuracy"``: what was declared, or released as noisy counts.
     classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
@@ -116,8 +116,8 @@ class PrivateSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     *The split.* Neighbouring data sets have the same rows under both relations: the place of a record that is absent
     stays empty, and n is public. A set of rows of fixed size is drawn uniformly, once, without the data. For each such
     set the bounds above hold, and it has the same chance for both data sets; so they hold for the search together with
-    the set, and for the search alone (Renyi divergences of mixtures with equal weights do not exceed the largest).
-    Whether the rows stay secret does not matter.
+    the set, and for the search alone: with D the Renyi divergence of order a, ``exp((a - 1) D)`` is jointly convex, so
+    that D of two mixtures with the same weights is at most the largest. Whether the rows stay secret does not matter.
 
     *The score.* See :class:`~dpskl.mechanisms.noisy_score.NoisyScore`. A record scores within a range of length B, so
     that the sum, with the centre taken off each score, moves by B / 2 or, for ``"replace_one"``, by B. B is 1, the
@@ -283,11 +283,10 @@ class PrivateSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         n_samples = len(y)
         classes, codes = encode_labels(y, self._classifier.classes)
         shares = None if self.class_shares is None else declared_shares(self.class_shares, classes)
-        prepared = self._prepare(candidates, X, y)
-        n_features = [prepared[candidate.steps_key][1].shape[1] for candidate in candidates]
-        budget = self._budget(n_samples)
-        plan = budget.plan(candidates, n_features, len(classes))
-        noise = make_noise(self.random_state)
+        budget, noise = self._budget(n_samples), make_noise(self.random_state)
+        held_out = draw_rows(n_samples, budget.n_validation, noise)
+        parts = prepare(candidates, X, y, held_out)
+        plan = budget.plan(candidates, [parts[each.steps_key].n_features for each in candidates], len(classes))
         warn_of_weak_claims(candidates[0].trial(self.epsilon, self.delta), n_samples)
         conditions = tuple(sorted({text for each in candidates if (text := each.classifier._condition())}))
         ledger = self._ledger()
@@ -304,18 +303,13 @@ class PrivateSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             shares = _noisy_shares(plan.counts, codes, len(classes), noise)
         scoring = make_scoring(self.scoring, len(classes), self.score_clip, shares)
         score = budget.score(plan.epsilon, scoring.bound)
-        held_out = draw_rows(n_samples, budget.n_validation, noise)
-        parts = {
-            key: (_safe_indexing(rows, ~held_out), _safe_indexing(rows, held_out))
-            for key, (_, rows) in prepared.items()
-        }
         y_training, codes_held_out = y[~held_out], codes[held_out]
 
         def trial(candidate: Candidate, seed: int | None) -> tuple[Any, Any]:
-            X, X_held_out = parts[candidate.steps_key]
+            rows = parts[candidate.steps_key]
             model = candidate.trial(plan.epsilon, self.delta, classes=classes, random_state=seed)
-            model.fit(X, y_training)
-            return model, scoring.centred(model, X_held_out, codes_held_out)
+            model.fit(rows.training, y_training)
+            return model, scoring.centred(model, rows.held_out, codes_held_out)
 
         gamma = trial_gamma(budget.eta, budget.mean_trials)
         chosen, best, total = best_trial(trial, candidates, draw_trials(budget.eta, gamma, noise), score, noise)
@@ -330,11 +324,10 @@ class PrivateSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             guarantee = self._guarantee(releases, plan.cost, noise.is_secure, conditions)
         best.set_params(random_state=self._classifier.random_state)
         best.privacy_guarantee_ = guarantee
-        self.best_estimator_ = chosen.assemble(prepared[chosen.steps_key][0], best)
+        self.best_estimator_ = chosen.assemble(parts[chosen.steps_key].steps, best)
         self.best_params_ = chosen.params
         self.best_score_ = (total + scoring.centre * budget.n_validation) / budget.n_validation
-        if shares is not None:
-            self.class_shares_ = shares
+        self.class_shares_ = shares
         self.classes_ = classes
         self.privacy_guarantee_ = guarantee
         return self
@@ -345,17 +338,6 @@ class PrivateSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         _, y = check_X_y(np.zeros((_num_samples(X), 1)), y, ensure_min_samples=2, estimator=self)
         check_classification_targets(y)
         return validate_data(self, X, y, skip_check_array=True)
-
-    def _prepare(self, candidates: Sequence[Candidate], X: Any, y: Any) -> dict[Any, tuple[list[Any], Any]]:
-        """Return the fitted steps before the classifier and the rows that they make, for each of their settings."""
-        prepared: dict[Any, tuple[list[Any], Any]] = {}
-        for candidate in candidates:
-            if candidate.steps_key not in prepared:
-                steps, rows = candidate.fit_steps(X)
-                valid, _ = validate_training_data(clone(candidate.classifier), rows, y)
-                # a frame stays one: the classifier notes its names
-                prepared[candidate.steps_key] = steps, rows if hasattr(rows, "columns") else valid
-        return prepared
 
     def _guarantee(
         self, parts: tuple[ReleasePart, ...], cost: Cost, is_secure: bool, conditions: tuple[str, ...]

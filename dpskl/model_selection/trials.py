@@ -11,19 +11,21 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import exp, inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
 
 from dpskl.base import PrivateLinearClassifier
 from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.noisy_score import NoisyScore
 from dpskl.model_selection.readers import reads_records
+from dpskl.validation import validate_training_data
 
-__all__ = ["Candidate", "best_trial", "classifier_of", "draw_rows", "list_candidates"]
+__all__ = ["Candidate", "best_trial", "classifier_of", "draw_rows", "list_candidates", "prepare"]
 
 Array = np.ndarray[Any, Any]
 
@@ -59,8 +61,8 @@ class Candidate:
             **{"epsilon": epsilon, "delta": delta, "accountant": None, "verbose": 0, **settings}
         )
         for part in (trial, *trial.get_params().values()):
-            # clone hands callbacks on, and they would count the trials
-            getattr(part, "__dict__", {}).pop("_skl_callbacks", None)
+            if isinstance(part, BaseEstimator):
+                part.__dict__.pop("_skl_callbacks", None)  # clone hands them on, and they would count the trials
         return trial
 
     def fit_steps(self, X: Any) -> tuple[list[Any], Any]:
@@ -172,6 +174,29 @@ def _refuse_other_terms(candidate: Candidate, base: PrivateLinearClassifier) -> 
                 f"the candidate {candidate.params!r} has {name}={other!r} and the estimator {name}={one!r}, but it "
                 "must be one for the whole search"
             )
+
+
+class Parts(NamedTuple):
+    """The steps before a classifier, fitted, and the rows that they make for training and for validation."""
+
+    steps: list[Any]
+    n_features: int
+    training: Any
+    held_out: Any
+
+
+def prepare(candidates: Sequence[Candidate], X: Any, y: Any, held_out: Array) -> dict[tuple[Any, ...], Parts]:
+    """Return the parts for each ``steps_key``; rows that a classifier cannot take raise, as they do in its ``fit``."""
+    prepared: dict[tuple[Any, ...], Parts] = {}
+    for candidate in candidates:
+        if candidate.steps_key not in prepared:
+            steps, rows = candidate.fit_steps(X)
+            valid, _ = validate_training_data(clone(candidate.classifier), rows, y)
+            # a frame stays one: the classifier notes its names
+            rows = rows if hasattr(rows, "columns") else valid
+            parts = _safe_indexing(rows, ~held_out), _safe_indexing(rows, held_out)
+            prepared[candidate.steps_key] = Parts(steps, valid.shape[1], *parts)
+    return prepared
 
 
 def best_trial(
