@@ -126,7 +126,7 @@ class PrivateSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     *What is public.* Besides what the guarantee lists: that the steps before the classifier take these rows and how
     many columns they make, which is the same for all data of this shape since they read nothing. They are fitted before
     anything is charged, once for each of their settings, and their output is kept meanwhile; a ``ColumnTransformer``
-    gives dense rows, since otherwise the share of zeros would choose the format.
+    gives dense rows, since otherwise the number of entries that it stores for all records would choose the format.
 
     K, the other trials and their scores are neither stored nor printed, and nobody may measure how long the
     search takes: the running time tells K. Among equal scores the earliest trial wins. A trial that fails has the

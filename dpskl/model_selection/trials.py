@@ -71,7 +71,7 @@ class Candidate:
         for _, _, step in _steps(self.estimator):
             if step not in (None, "passthrough"):
                 step = clone(step)
-                # else the share of zeros among the records decides on a format, and is told by it
+                # else the format follows, and tells, how many entries were stored for all records
                 formats = [name for name in step.get_params() if name.rpartition("__")[2] == "sparse_threshold"]
                 X = step.set_params(**dict.fromkeys(formats, 0)).fit(X).transform(X)
             fitted.append(step)

@@ -29,6 +29,7 @@ def test_sum_moves_by_at_most_its_sensitivity_and_reaches_it(neighbours, bound, 
     values = [-bound, bound, 0.3 * bound, -1e9, inf, np.nan]
     for records in product(values, repeat=3):
         before = clipped_sum(mechanism, records, recording_noise)
+        assert np.isfinite(before)
         others = [records[1:]] if neighbours == "add_remove" else [(value, *records[1:]) for value in values]
         for other in others:
             worst = max(worst, abs(before - clipped_sum(mechanism, other, recording_noise)))

@@ -144,15 +144,18 @@ def test_rows_that_a_step_or_the_classifier_cannot_take_are_found_before_the_cha
 
 
 @pytest.mark.usefixtures("_ignore_seeds")
-def test_the_format_of_the_rows_does_not_follow_their_zeros():
-    """A ColumnTransformer makes sparse rows where few entries are not zero, and keeps that decision."""
-    kept = []
-    for age in (0.0, 50.0):
+def test_the_format_of_the_rows_does_not_follow_the_records():
+    """A ColumnTransformer makes sparse rows where few entries are stored, and keeps that decision."""
+    encoder = OneHotEncoder(categories=[["north", "south", "east"]], handle_unknown="ignore")
+    columns = make_column_transformer((encoder, ["region"]))
+    kept = {"alone": [], "in a search": []}
+    for region in ("north", "nowhere"):
         X, y = frame()
-        X["age"] = X["hours"] = age
-        search = PrivateSearchCV(tabular(), {"clf__C": [1.0]}, random_state=0).fit(X, y)
-        kept.append(search.best_estimator_["columns"].sparse_output_)
-    assert kept == [False, False]
+        X["region"] = region
+        kept["alone"].append(columns.fit(X).sparse_output_)
+        search = PrivateSearchCV(make_pipeline(columns, classifier()), {}, random_state=0).fit(X, y)
+        kept["in a search"].append(search.best_estimator_[0].sparse_output_)
+    assert kept == {"alone": [False, True], "in a search": [False, False]}
 
 
 @pytest.mark.parametrize(
