@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import exp, inf
 from typing import Any, NamedTuple
@@ -81,13 +82,11 @@ class Candidate:
         """Return the estimator with fitted parts in their places."""
         if not isinstance(self.estimator, Pipeline):
             return classifier
-        whole = pipeline = clone(self.estimator)
+        whole = clone(self.estimator)
         for (pipeline, place, _), step in zip(list(_steps(whole)), steps, strict=True):
             pipeline.steps[place] = (pipeline.steps[place][0], step)
-        for pipeline in _pipelines(whole):
-            name, last = pipeline.steps[-1]
-            if not isinstance(last, Pipeline):
-                pipeline.steps[-1] = (name, classifier)
+        *_, innermost = _pipelines(whole)
+        innermost.steps[-1] = (innermost.steps[-1][0], classifier)
         return whole
 
 
@@ -190,13 +189,22 @@ def prepare(candidates: Sequence[Candidate], X: Any, y: Any, held_out: Array) ->
     prepared: dict[tuple[Any, ...], Parts] = {}
     for candidate in candidates:
         if candidate.steps_key not in prepared:
-            steps, rows = candidate.fit_steps(X)
+            with _silence():
+                steps, rows = candidate.fit_steps(X)
             valid, _ = validate_training_data(clone(candidate.classifier), rows, y)
             # a frame stays one: the classifier notes its names
             rows = rows if hasattr(rows, "columns") else valid
             parts = _safe_indexing(rows, ~held_out), _safe_indexing(rows, held_out)
             prepared[candidate.steps_key] = Parts(steps, valid.shape[1], *parts)
     return prepared
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Let nothing be heard of rows that a step takes with a warning, nor of how many trials there are."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
 
 
 def best_trial(
@@ -215,9 +223,7 @@ def best_trial(
     for _ in range(count):
         candidate = candidates[_draw_below(len(candidates), noise)]
         seed = None if noise.is_secure else _draw_below(2**31, noise)
-        # what is said in a trial would tell how many there were
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
+        with _silence():
             try:
                 model, scores = trial(candidate, seed)
             except Exception:  # whatever it is, it must not show more than a lost trial does

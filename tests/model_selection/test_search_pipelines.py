@@ -5,10 +5,18 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import MinMaxScaler, Normalizer, OneHotEncoder, PolynomialFeatures, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    PolynomialFeatures,
+    StandardScaler,
+)
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dpskl.model_selection.private as private_search
@@ -156,6 +164,29 @@ def test_the_format_of_the_rows_does_not_follow_the_records():
         search = PrivateSearchCV(make_pipeline(columns, classifier()), {}, random_state=0).fit(X, y)
         kept["in a search"].append(search.best_estimator_[0].sparse_output_)
     assert kept == {"alone": [False, True], "in a search": [False, False]}
+
+
+def test_nothing_is_said_of_rows_that_a_step_takes_with_a_warning():
+    X, y = frame()
+    X.loc[5, "region"] = "nowhere"
+    encoder = OneHotEncoder(categories=[["north", "south"]], drop="first", handle_unknown="ignore")
+    columns = make_column_transformer((encoder, ["region"]), (FunctionTransformer(np.exp), ["age", "hours"]))
+    X.loc[7, "hours"] = -1e4  # underflows
+    with pytest.warns(UserWarning, match="unknown categories"):
+        columns.fit(X).transform(X)
+    with np.errstate(all="raise"):
+        PrivateSearchCV(make_pipeline(columns, classifier()), {}).fit(X, y)  # warnings are errors here
+
+
+@pytest.mark.parametrize("settings", [{"transform_output": "pandas"}, {"enable_metadata_routing": True}])
+def test_the_configuration_of_scikit_learn_is_heeded(settings):
+    X, y = frame()
+    steps = make_column_transformer((PublicScaler(low=[0, 0], high=[100, 50]), ["age", "hours"]))
+    with config_context(**settings):
+        search = PrivateSearchCV(make_pipeline(steps, classifier()), {}).fit(X, y)
+        assert search.predict(X).shape == (600,)
+        has_names = hasattr(search.best_estimator_[-1], "feature_names_in_")
+    assert has_names == ("transform_output" in settings)
 
 
 @pytest.mark.parametrize(
