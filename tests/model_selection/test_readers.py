@@ -106,7 +106,7 @@ def test_what_is_said_to_read_nothing_does_not(transformer, datasets):
     assert reads_records(transformer) is None
     first, second = (clone(transformer) for _ in datasets)
     one, two = (
-        plain(copy.fit_transform(rows) if hasattr(copy, "fit_transform") else copy.fit(rows).transform(rows))
+        plain(copy.fit_transform(rows) if hasattr(copy, "fit_transform") else copy.fit(rows, None).transform(rows))
         for copy, rows in zip((first, second), datasets, strict=True)
     )
     assert joblib.hash(vars(first)) == joblib.hash(vars(second))
