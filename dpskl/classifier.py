@@ -8,17 +8,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from dpskl.accounting import Cost, GaussianCost
 from dpskl.exchange import from_record, released_copy, to_record
-from dpskl.guarantee import FitFacts, PrivacyGuarantee
+from dpskl.guarantee import READ_CLASSES, FitFacts, PrivacyGuarantee
 from dpskl.mechanisms.base import Mechanism, ReleasePart
 from dpskl.progress import CallbackSupportMixin
 from dpskl.solvers import Plan
 
 __all__ = ["PrivateClassifier"]
-
-_CUT_OF_SUPPORT = (
-    "delta = 0 is that of the ideal noise: numbers drawn from 64-bit words end where these do, which shows with a "
-    "probability below 1e-18 for each number"
-)
 
 
 class PrivateClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
@@ -54,7 +49,6 @@ class PrivateClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """Return the guarantee, where there is one."""
         if not self._has_guarantee():
             return None
-        caveats = PrivacyGuarantee.caveats if self.delta > 0 else (*PrivacyGuarantee.caveats, _CUT_OF_SUPPORT)
         return PrivacyGuarantee(
             epsilon=float(self.epsilon),
             delta=float(self.delta),
@@ -63,13 +57,13 @@ class PrivateClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             public=(
                 *_public_size(self, fit),
                 "number and names of features",
-                "classes" if self.classes is not None else "classes (read from y: which labels occur becomes public)",
+                "classes" if self.classes is not None else READ_CLASSES,
                 *(() if fit.data_norm is None else ("data_norm",)),
                 "all parameters",
             ),
             cost=cost,
             is_seeded=not is_secure,
-            caveats=caveats,
+            caveats=PrivacyGuarantee.caveats_at(self.delta),
             conditions=() if condition is None else (condition,),
             fit=fit,
         )

@@ -19,6 +19,13 @@ _RELATION = {
 }
 
 
+_CUT_OF_SUPPORT = (
+    "delta = 0 is that of the ideal noise: numbers drawn from 64-bit words end where these do, which shows with a "
+    "probability below 1e-18 for each number"
+)
+READ_CLASSES = "classes (read from y: which labels occur becomes public)"
+
+
 def _factor(epsilon: float) -> str:
     return at_most(exp(epsilon), digits=3) if epsilon < 700 else f"e^{at_most(epsilon)}"
 
@@ -92,6 +99,11 @@ class PrivacyGuarantee:
     )
     conditions: tuple[str, ...] = ()
     fit: FitFacts = FitFacts()
+
+    @classmethod
+    def caveats_at(cls, delta: float) -> tuple[str, ...]:
+        """Return what no guarantee of this delta covers."""
+        return cls.caveats if delta > 0 else (*cls.caveats, _CUT_OF_SUPPORT)
 
     @property
     def holds(self) -> bool:

@@ -23,6 +23,7 @@ __all__ = [
     "check_parameters",
     "check_penalty",
     "check_positive",
+    "checked_labels",
     "declared_classes",
     "encode_labels",
     "find_data_norm",
@@ -164,7 +165,7 @@ def refuse_fit_parameters(estimator: Any, given: dict[str, Any]) -> None:
 def validate_training_data(estimator: Any, X: Any, y: Any) -> tuple[Any, Array]:
     """Return rows and labels as arrays; see :func:`validate_rows`."""
     X, y = validate_data(estimator, X, y, ensure_min_samples=2, **_row_rules(X))
-    return _checked_rows(X), _checked_labels(y)
+    return _checked_rows(X), checked_labels(y)
 
 
 def validate_rows(estimator: Any, X: Any) -> Any:
@@ -222,7 +223,7 @@ def _check_finite(values: Array) -> None:
                 )
 
 
-def _checked_labels(y: Array) -> Array:
+def checked_labels(y: Array) -> Array:
     """Return labels that are words or whole numbers; no warning tells how many there are, as scikit-learn's would."""
     kind = y.dtype.kind
     if kind == "O":

@@ -52,6 +52,8 @@ ALLOWED = {
         "guarantee",
         "validation",
         "preprocessing",
+        "exchange",
+        "progress",
     },
 }
 # Costs knew the accountant before it moved, and users import it from there: one name is looked up on demand.

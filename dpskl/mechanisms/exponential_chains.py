@@ -186,14 +186,14 @@ def calibrate_proximal(epsilon: float, delta: float, max_steps: int, **facts: An
         return made
     made = _at_mu(made, gaussian_mu(epsilon, delta))
     target = log(_CHAIN_SHARE * delta / made.n_outputs) - float(np.logaddexp(0.0, epsilon))
-    steps = ceil((made.log_total_variation - target) / made.log_contraction) + 1
-    made = replace(made, n_steps=max(steps, 1))
-    if made.n_steps > max_steps:
+    steps = max((made.log_total_variation - target) / made.log_contraction + 2, 1.0)
+    if not steps <= max_steps:
         raise ValueError(
-            f"sampler='proximal' needs {made.n_steps} steps, each of about seven passes over the data, to certify its "
+            f"sampler='proximal' needs {steps:.0f} steps, each of about seven passes over the data, to certify its "
             f"law at epsilon={epsilon:g}, delta={delta:g}, and max_iter={max_steps} allows fewer; raise max_iter or "
             "ridge, or take sampler='langevin', which needs no certificate"
         )
+    made = replace(made, n_steps=ceil(steps))
     # a tenth more than at this temperature: the one that is taken below differs a little
     rounding = 4.4 * made.n_outputs * made.n_steps * made.keep_rounding(made.weight_norm)
     if rounding > _ROUNDING_SHARE * epsilon or not made.is_resolved(made.weight_norm):

@@ -7,66 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from dpskl.accounting import Cost, GaussianCost, LaplaceCost, compose, gaussian_mu
+from dpskl.accounting import Cost, LaplaceCost, compose
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.noise import NoiseSource, round_to_grid
 from dpskl.mechanisms.sensitivity import contributions
 
-__all__ = ["NoisyCount", "NoisyHistogram"]
+__all__ = ["SAFE_INVERSE", "NoisyHistogram"]
 
 
-# The inverse of a rounded inverse may exceed epsilon.
-_SAFE = 1 + 1e-12
-
-
-@dataclass(frozen=True)
-class NoisyCount(Mechanism):
-    """Release how many records have a property, plus noise.
-
-    Parameters
-    ----------
-    epsilon : float
-        Budget of one release, positive; ``inf`` for no noise.
-    delta : float
-        In [0, 1). 0 draws Laplace noise, anything else normal noise.
-
-    Notes
-    -----
-    A record counts 0 or 1, and a record that is absent 0, so the count changes by at most 1 under both neighbour
-    relations. Laplace mechanism (Dwork, McSherry, Nissim & Smith 2006); Gaussian mechanism (Balle & Wang 2018, theorem
-    8). The count is a whole number, free of rounding.
-
-    Examples
-    --------
-    >>> round(NoisyCount(epsilon=0.5, delta=0).noise_scale, 6)
-    2.0
-    """
-
-    epsilon: float
-    delta: float
-
-    name = "noise on a count of records"
-    theorem = "Laplace mechanism (Dwork et al. 2006) for delta = 0, else Gaussian mechanism (Balle & Wang 2018)"
-
-    @property
-    def sensitivity(self) -> float:
-        return 1.0
-
-    @property
-    def noise_scale(self) -> float:
-        return _SAFE / self.epsilon if self.delta == 0 else 1 / gaussian_mu(self.epsilon, self.delta)
-
-    @property
-    def cost(self) -> Cost:
-        if self.delta == 0:
-            return LaplaceCost(self.noise_scale)
-        return GaussianCost(gaussian_mu(self.epsilon, self.delta))
-
-    def release(self, count: int, noise: NoiseSource) -> float:
-        """Return the noisy count, which may be negative or broken."""
-        scale = self.noise_scale
-        added = noise.laplace((1,), scale) if self.delta == 0 else noise.normal((1,), scale)
-        return float(round_to_grid(np.array([float(count)]) + added, scale)[0])
+# A factor of noise: the inverse of a rounded inverse may exceed epsilon.
+SAFE_INVERSE = 1 + 1e-12
 
 
 @dataclass(frozen=True)
@@ -105,7 +55,7 @@ class NoisyHistogram(Mechanism):
 
     @property
     def noise_scale(self) -> float:
-        return _SAFE * self.sensitivity / self.epsilon
+        return SAFE_INVERSE * self.sensitivity / self.epsilon
 
     @property
     def cost(self) -> Cost:

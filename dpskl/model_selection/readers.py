@@ -27,7 +27,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 import dpskl.preprocessing
 from dpskl.preprocessing.public import PublicTransformer
 
-__all__ = ["READ_NOTHING", "readings", "reads_records"]
+__all__ = ["READ_NOTHING", "formats", "readings", "reads_records"]
 
 _OWN = [getattr(dpskl.preprocessing, name) for name in dpskl.preprocessing.__all__]
 
@@ -200,6 +200,35 @@ def readings(transformer: Any) -> Iterator[str]:
             )
         elif what is not None:
             yield f"{cls.__name__} reads {what}"
+
+
+_STORES_FEW = (CountVectorizer, TfidfVectorizer, HashingVectorizer, FeatureHasher, TfidfTransformer)
+
+
+def formats(transformer: Any) -> Iterator[str]:
+    """Yield a sentence where the number of entries that are stored for all records chooses the format of the output."""
+    cls = type(transformer)
+    if cls is Pipeline:
+        for _, step in transformer.steps:
+            yield from formats(step)
+    elif cls is FeatureUnion:
+        for _, part in transformer.transformer_list:
+            yield from formats(part)
+    elif cls is ColumnTransformer:
+        parts = [part for _, part, _ in transformer.transformers]
+        if transformer.sparse_threshold > 0 and any(map(_is_sparse, parts)):
+            yield "ColumnTransformer reads how many entries are stored, to choose its format; set sparse_threshold=0"
+        for part in parts:
+            yield from formats(part)
+
+
+def _is_sparse(part: Any) -> bool:
+    """Whether a transformer may give sparse rows for dense ones."""
+    if isinstance(part, Pipeline):
+        return any(_is_sparse(step) for _, step in part.steps)
+    return isinstance(part, _STORES_FEW) or bool(
+        getattr(part, "sparse_output", False) or getattr(part, "sparse", False)
+    )
 
 
 def _name(thing: Any) -> str:

@@ -39,7 +39,7 @@ from dpskl.base import PrivateLinearClassifier
 from dpskl.classifier import PrivateClassifier
 from dpskl.dummy import PrivateMajority
 from dpskl.model_selection.planned import Planned, PlannedFit, Size, components
-from dpskl.model_selection.readers import readings
+from dpskl.model_selection.readers import formats, readings
 from dpskl.model_selection.splits import hand_made, stratified, training_sizes
 from dpskl.validation import check_budget, declared_classes, number_of_records
 
@@ -171,7 +171,7 @@ def _pipeline(pipeline: Pipeline, size: Size) -> Planned:
                 f"the fits of {type(step).__name__} cannot be counted in advance: it is a step before the classifier "
                 "and fits a private classifier of its own; plan both by plan_cost and add up what they cost"
             )
-    findings = tuple(sentence for step in steps[:-1] for sentence in readings(step))
+    findings = tuple(sentence for step in steps[:-1] for find in (readings, formats) for sentence in find(step))
     return planned(steps[-1], size) + Planned(not_covered=findings)
 
 

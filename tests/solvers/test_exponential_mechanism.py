@@ -136,7 +136,7 @@ def test_mala_is_conditional_in_guarantee_and_ledger():
         model = fitted(quiet(DPLogisticRegression, parameters, accountant=accountant), X, y)
         is_conditional = parameters is MALA
         assert ("NOT PROVED, conditional on exact sampling" in str(model.privacy_guarantee_)) == is_conditional
-        assert ("conditional on exact sampling" in model.privacy_guarantee_.to_dict()["caveats"]) == is_conditional
+        assert ("conditional on exact sampling" in model.privacy_guarantee_.to_dict()["conditions"]) == is_conditional
         assert ("conditional on exact sampling" in accountant.entries()[-1].solver) == is_conditional
     assert "conditional on exact sampling" in str(accountant.report())
 
