@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dpskl._version import __version__
-from dpskl.budget.ledger import Ledger, OpenLedger
+from dpskl.budget.ledger import Ledger, Line, OpenLedger
 from dpskl.budget.report import Entry
 from dpskl.budget.sizes import Sizes
 from dpskl.budget.tally import COMPOSITIONS, Tally
@@ -50,11 +50,13 @@ class Book:
 
     def _read(self, file: OpenLedger) -> None:
         for line, body, is_right in file.after(self._last):
-            entry = Entry.from_dict(body)
-            self.tally.record(entry.cost, entry.partition, entry.delta)
-            self.entries.append(entry)
+            self._add(line, Entry.from_dict(body))
             self.is_whole = self.is_whole and is_right
-            self._last = line
+
+    def _add(self, line: Line, entry: Entry) -> None:
+        self.tally.record(entry.cost, entry.partition, entry.delta)
+        self.entries.append(entry)
+        self._last = line
 
     def spend(self, entry: Entry) -> None:
         """Check and append under one lock; raises FilterRefusal or ValueError, and then nothing is changed."""
@@ -71,8 +73,7 @@ class Book:
                     "costs under two relations have no common total, use one accountant for each"
                 )
             self.tally.check(entry.cost, entry.partition, entry.delta)
-            file.append(self._last, entry.to_dict())
-            self._read(file)
+            self._add(file.append(self._last, entry.to_dict()), entry)
 
 
 def temporary_path() -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from html import escape
 from itertools import groupby
@@ -67,7 +67,7 @@ class Entry:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that ``json.dumps`` takes."""
-        return {**asdict(self), "cost": self.cost.to_dict()}
+        return {**vars(self), "cost": self.cost.to_dict()}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Entry:
