@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 from numbers import Integral
 
 from scipy.special import log_ndtr, logsumexp, ndtri_exp
@@ -67,13 +68,12 @@ def group_epsilon(cost: Cost, k: int, delta: float) -> float:
     if k == 1 or delta == 1.0:
         return cost.epsilon(delta)
     whole = _grouped(cost, k)
-    if whole is not None:
-        return whole.epsilon(delta)
-    if delta == 0.0:
-        return math.inf
-    bounds = [_equal_links(cost, k, delta)]
-    if isinstance(cost, GaussianCost) and 0.0 < cost.mu < math.inf:
-        bounds.append(_best_links(cost.mu, cost.shift, k, delta))
+    bounds = [math.inf if whole is None else whole.epsilon(delta)]
+    is_exact = isinstance(cost, PureCost) or (isinstance(cost, GaussianCost) and cost.shift == 0.0)
+    if delta > 0.0 and not is_exact:
+        bounds.append(_equal_links(cost, k, delta))
+        if isinstance(cost, GaussianCost) and 0.0 < cost.mu < math.inf:
+            bounds.append(_best_links(cost.mu, cost.shift, k, delta))
     return min(bounds)
 
 
@@ -128,8 +128,11 @@ def _best_links(t: float, shift: float, k: int, delta: float) -> float:
             slopes.append(shift - z * t - t * t / 2.0)
             losses.append(_log_intercept(t, z))
             log_p = float(log_ndtr(z + t))
-        behind = [math.fsum(slopes[i + 1 :]) for i in range(k)]
-        return math.fsum(slopes), float(logsumexp([a + b for a, b in zip(losses, behind, strict=True)])) + _ROUNDING
+        *behind, total = accumulate(
+            reversed(slopes), initial=0.0
+        )  # sums of the slopes after each link, last link first
+        terms = [loss + slope for loss, slope in zip(reversed(losses), behind, strict=True)]
+        return total, float(logsumexp(terms)) + _ROUNDING
 
     goal, step = math.log(delta), 1.0
     while chain(-shift - step)[1] > goal:

@@ -159,8 +159,8 @@ class OpenLedger:
             found.append((last, body, is_right))
         if last.number < self.header.granted:
             raise LedgerFormatError(
-                f"{self.path} holds {last.number} of the {self.header.granted} entries that were granted: it was cut, or "
-                "is a copy that missed some. Use the original or a copy that is whole"
+                f"{self.path} holds {last.number} of the {self.header.granted} entries that were granted: it was cut, "
+                "or is a copy that missed some. Use the original or a copy that is whole"
             )
         self._rest = content[last.end - known.end :]
         return found
