@@ -83,6 +83,7 @@ class LedgerReader:
 
         Examples
         --------
+        >>> from dpskl import PrivacyAccountant
         >>> from dpskl.accounting import GaussianCost
         >>> accountant = PrivacyAccountant()
         >>> for _ in range(10):
@@ -114,6 +115,7 @@ class LedgerReader:
 
         Examples
         --------
+        >>> from dpskl import PrivacyAccountant
         >>> from dpskl.accounting import GaussianCost
         >>> accountant = PrivacyAccountant()
         >>> accountant.spend(GaussianCost(0.236704381))
