@@ -267,7 +267,9 @@ class PrivacyAccountant(LedgerReader):
             book.spend(entry)
         except FilterRefusal as refusal:
             raise BudgetExceededError(explain(entry, refusal, book.facts, self.entries())) from refusal
-        if self._label is None and (words := book.sizes.note(entry)):
+        with book.lock:
+            words = book.sizes.note(entry)
+        if words is not None:
             warnings.warn(words, PrivacyLeakWarning, stacklevel=2)
 
     def would_grant(self, costs: Iterable[Any]) -> int:

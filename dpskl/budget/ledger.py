@@ -24,6 +24,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import uuid
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -347,7 +348,10 @@ def _content(facts: dict[str, Any], bodies: Iterable[dict[str, Any]]) -> bytes:
 
 
 def _make(path: str, content: bytes, *, replace: bool) -> None:
-    """Put a whole file at a path: complete under another name first, so that only one maker wins."""
+    """Put a whole file at a path: complete under another name first, so that only one maker wins.
+
+    ``replace`` puts it in the place of a file there, with the permissions of that one.
+    """
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"the folder {target.parent} does not exist; make it before the ledger")
@@ -358,6 +362,7 @@ def _make(path: str, content: bytes, *, replace: bool) -> None:
             file.flush()
             sync(file)
         if replace:
+            shutil.copymode(target, draft)
             os.replace(draft, target)
         else:
             os.link(draft, target)

@@ -74,7 +74,7 @@ class LedgerReader:
         """Return what all spends cost, valid whatever decided on them and on when they ended.
 
         For every set of outcomes at which the epsilon returned is at most ``e``, ``P(S) <= exp(e) P'(S) + delta``. It
-        is about a quarter above :meth:`spent`, and needs no ceiling; ``dpskl.budget.odometer`` has the proof.
+        is some 30 % above :meth:`spent` at a delta of 1e-6, ``inf`` beyond an epsilon of 94, and needs no ceiling; ``dpskl.budget.odometer`` has the proof.
 
         Parameters
         ----------
@@ -89,7 +89,7 @@ class LedgerReader:
         >>> for _ in range(10):
         ...     accountant.spend(GaussianCost(0.05))
         >>> round(accountant.spent().epsilon, 3), round(accountant.odometer().epsilon, 3)
-        (0.674, 0.882)
+        (0.648, 0.882)
         """
         book = self._current()
         delta = self._facts["delta"] if delta is None else delta
@@ -140,23 +140,22 @@ class LedgerReader:
 
     def report(self) -> PrivacyReport:
         """Return spends, total and ceiling: to be printed, shown in a notebook, or turned into JSON by ``to_dict``."""
-        book = self._current()
-        with book.lock:
-            entries, spent, remaining = tuple(book.entries), book.tally.spent(self._facts["delta"]), self.remaining()
-            adaptive = book.tally.adaptive()
-        return PrivacyReport(
-            spent=spent,
-            remaining=remaining,
-            ceiling=Spent(self.epsilon, self._facts["delta"]),
-            composition=self.composition,
-            neighbours=book.neighbours,
-            entries=entries,
-            path=self.path,
-            adaptive=self.odometer() if adaptive is None else adaptive,
-            is_verified=self.verify(),
-            id=self._facts["id"],
-            time=time.time(),
-        )
+        book, delta = self._current(), self._facts["delta"]
+        with book.lock:  # one moment for all figures
+            tally = book.tally
+            return PrivacyReport(
+                spent=tally.spent(delta),
+                remaining=tally.remaining(),
+                ceiling=Spent(self.epsilon, delta),
+                composition=self.composition,
+                neighbours=book.neighbours,
+                entries=tuple(book.entries),
+                path=self.path,
+                adaptive=tally.adaptive() or Spent(odometer(tally.totals(), delta), delta),
+                is_verified=self.verify(),
+                id=self._facts["id"],
+                time=time.time(),
+            )
 
     def verify(self) -> bool:
         """Return whether no entry of the ledger was changed or removed since it was written."""

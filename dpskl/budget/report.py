@@ -17,7 +17,7 @@ from dpskl.budget.tally import Cell, Spent
 
 __all__ = ["Entry", "PrivacyReport"]
 
-_FAR = 700.0  # an epsilon at which only what has no noise can have a delta of 1
+_HALF = 0.5  # a delta at which whatever has some noise has an epsilon
 
 
 def _plain(pair: Spent) -> dict[str, float | str]:
@@ -78,7 +78,7 @@ class Entry:
     @property
     def is_void(self) -> bool:
         """Whether it gives no guarantee: the noise came from a seed, or there was none."""
-        return self.is_seeded or self.cost.delta(_FAR) == 1.0
+        return self.is_seeded or self.cost.epsilon(_HALF) == inf
 
     def describe(self, delta: float) -> str:
         """Return the entry in one line, with its epsilon at ``delta``."""
@@ -142,7 +142,7 @@ class PrivacyReport:
         if any(entry.is_seeded for entry in self.entries):
             found.append("NO GUARANTEE HOLDS for entries marked 'seeded': their noise can be reproduced")
         if any(entry.is_void and not entry.is_seeded for entry in self.entries):
-            found.append("NO GUARANTEE HOLDS for entries marked 'no guarantee': their cost is infinite")
+            found.append("NO GUARANTEE HOLDS for entries marked 'no guarantee': they have no finite epsilon")
         for words in sorted({entry.solver for entry in self.entries if entry.solver and "conditional" in entry.solver}):
             found.append(f"entries of {words} hold under the condition that it names")
         if len(self.entries) > 1:

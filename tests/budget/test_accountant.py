@@ -433,8 +433,8 @@ def test_a_report_rounds_to_the_safe_side():
         ({"cost": PureCost(0.1)}, True, None),
         ({"cost": PureCost(0.1), "is_seeded": True}, False, "marked 'seeded'"),
         ({"cost": GaussianCost(inf)}, False, "marked 'no guarantee'"),
-        ({"cost": PureCost(inf)}, False, "their cost is infinite"),
-        ({"cost": compose([PureCost(0.1), GaussianCost(inf)])}, False, "their cost is infinite"),
+        ({"cost": PureCost(inf)}, False, "no finite epsilon"),
+        ({"cost": compose([PureCost(0.1), GaussianCost(inf)])}, False, "no finite epsilon"),
         ({"cost": ApproximateCost(1.0, 1e-3)}, True, None),  # epsilon is infinite at 1e-6: that is what it says
         ({"cost": PureCost(0.1), "solver": "x (conditional on exact sampling)"}, True, "conditional on exact sampling"),
     ],

@@ -9,6 +9,7 @@ import os
 import pickle
 import shutil
 import sqlite3
+import stat
 import subprocess
 import sys
 import threading
@@ -160,10 +161,19 @@ def _race(path, times, granted):
             os.write(granted, b".")
 
 
+def _slow_copy(path, target):
+    """Read in small pieces while the file changes, so that the copy is of no one moment."""
+    with open(path, "rb", buffering=0) as source, open(target, "wb") as sink:
+        while piece := source.read(200):
+            sink.write(piece)
+            time.sleep(1e-4)
+    return target
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_copies_made_during_racing_spends_never_lack_what_was_granted(tmp_path):
-    """Four processes spend, this one copies by shutil and reads the count of grants before each copy."""
+    """Four processes spend, this one reads the count of grants and then copies, by shutil and piece by piece."""
     if not hasattr(os, "fork"):
         pytest.skip("this platform does not fork")
     path, times = tmp_path / "ledger", 100
@@ -179,7 +189,7 @@ def test_copies_made_during_racing_spends_never_lack_what_was_granted(tmp_path):
         with contextlib.suppress(BlockingIOError):
             granted += len(os.read(reader, 1 << 16))
         target = tmp_path / f"copy{len(copies)}"
-        shutil.copy(path, target)
+        (shutil.copy if len(copies) % 2 else _slow_copy)(path, target)
         copies.append((granted, target))
         time.sleep(0.01)
     assert len(copies) > 10
@@ -187,7 +197,7 @@ def test_copies_made_during_racing_spends_never_lack_what_was_granted(tmp_path):
         try:
             copied = store.Ledger.open(target)
         except LedgerFormatError:
-            continue  # allowed, though a file that only grows is always whole
+            continue  # it says so
         with copied.reading() as file:
             found = file.after(file.header.line)
         assert len(found) >= least
@@ -400,10 +410,12 @@ def left_by_a_kill(path, connection):
 
 def test_format_1_is_brought_over_with_the_spends_in_its_log(tmp_path):
     killed = left_by_a_kill(tmp_path / "old", make_format1(tmp_path / "old"))
+    killed.chmod(0o600)
     accountant = PrivacyAccountant.open(killed)
     assert (accountant.epsilon, accountant.delta, len(accountant)) == (1.0, 0.0, 3)
     assert accountant.verify()
     assert killed.read_bytes().startswith(b'{"dpskl ledger"')
+    assert stat.S_IMODE(killed.stat().st_mode) == 0o600
     assert not [file for file in tmp_path.iterdir() if file.name.startswith("old.killed-")]
     accountant.spend(ONE)
     assert accountant.remaining().epsilon == pytest.approx(0.6)
