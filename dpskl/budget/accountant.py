@@ -233,14 +233,14 @@ class PrivacyAccountant(LedgerReader):
         LedgerFormatError
             If entries of the file are missing or were changed.
         OSError
-            If the file cannot be written, or is a backup; nothing is charged then.
+            If the file cannot be written, or is a backup; nothing is granted then.
+        ValueError
+            If the neighbour relation is not that of the ledger.
 
         Warns
         -----
         PrivacyLeakWarning
             Once, if numbers of records that were charged may tell how many records have which label.
-        ValueError
-            If the neighbour relation is not that of the ledger.
         """
         if not isinstance(cost, Cost):
             raise ValueError(f"cost={cost!r} must be a Cost of dpskl.accounting, such as PureCost(0.1)")

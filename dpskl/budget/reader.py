@@ -74,7 +74,8 @@ class LedgerReader:
         """Return what all spends cost, valid whatever decided on them and on when they ended.
 
         For every set of outcomes at which the epsilon returned is at most ``e``, ``P(S) <= exp(e) P'(S) + delta``. It
-        is some 30 % above :meth:`spent` at a delta of 1e-6, ``inf`` beyond an epsilon of 94, and needs no ceiling; ``dpskl.budget.odometer`` has the proof.
+        needs no ceiling, is some 30 % above :meth:`spent` at a delta of 1e-6, and ``inf`` beyond an epsilon of 94;
+        ``dpskl.budget.odometer`` has the proof.
 
         Parameters
         ----------

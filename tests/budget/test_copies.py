@@ -268,6 +268,28 @@ def test_a_copy_made_by_this_process_keeps_the_lock_of_a_spend(tmp_path):
     assert len(accountant) == 4
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_that_is_forked_during_a_spend_keeps_nothing(tmp_path, monkeypatch):
+    if not hasattr(os, "fork"):
+        pytest.skip("this platform does not fork")
+    monkeypatch.setattr(store, "_SECONDS", 5.0)
+    accountant = ledger(tmp_path / "ledger")
+    accountant.spend(ONE)
+    reader, writer = os.pipe()
+    with store.Ledger(tmp_path / "ledger").writing() as file:
+        child = os.fork()
+        if child == 0:
+            try:
+                accountant.spend(ONE)  # waits for the parent, with an opened file of its own
+                os.write(writer, b"spent" if file._file.closed else b"kept")
+            finally:
+                os._exit(0)
+    accountant.spend(ONE)
+    os.waitpid(child, 0)
+    assert os.read(reader, 10) == b"spent"
+    assert len(accountant) == 6
+
+
 def test_who_waits_too_long_is_told(tmp_path, monkeypatch):
     accountant = ledger(tmp_path / "ledger")
     monkeypatch.setattr(store, "_SECONDS", 0.05)
