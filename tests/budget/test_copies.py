@@ -176,7 +176,7 @@ def test_copies_made_during_racing_spends_never_lack_what_was_granted(tmp_path):
     """Four processes spend, this one reads the count of grants and then copies, by shutil and piece by piece."""
     if not hasattr(os, "fork"):
         pytest.skip("this platform does not fork")
-    path, times = tmp_path / "ledger", 100
+    path, times = tmp_path / "ledger", 250
     PrivacyAccountant.create(path)
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
@@ -191,8 +191,7 @@ def test_copies_made_during_racing_spends_never_lack_what_was_granted(tmp_path):
         target = tmp_path / f"copy{len(copies)}"
         (shutil.copy if len(copies) % 2 else _slow_copy)(path, target)
         copies.append((granted, target))
-        time.sleep(0.01)
-    assert len(copies) > 10
+    assert len(copies) > 5
     for least, target in copies:
         try:
             copied = store.Ledger.open(target)
