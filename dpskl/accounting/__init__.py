@@ -50,6 +50,9 @@ from dpskl.accounting.costs import (
     cost_from_dict,
     worst_cost,
 )
+from dpskl.accounting.group import (
+    group_epsilon,
+)
 from dpskl.accounting.privacy_loss import (
     Composition,
     PrivacyLoss,
@@ -111,6 +114,7 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_mu",
     "gaussian_rdp",
+    "group_epsilon",
     "laplace_rdp",
     "log_stopping_value",
     "pure_rdp",

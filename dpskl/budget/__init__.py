@@ -1,8 +1,9 @@
 """State: who may spend, and what was spent."""
 
-from dpskl.budget.accountant import Partition, PrivacyAccountant
+from dpskl.budget.accountant import PrivacyAccountant
 from dpskl.budget.curve_filter import CurveFilter
 from dpskl.budget.filters import BasicFilter, Filter, FilterRefusal, GDPFilter, RDPFilter
+from dpskl.budget.partition import Partition
 from dpskl.budget.report import Entry, PrivacyReport
 from dpskl.budget.tally import Spent
 from dpskl.budget.token_pool import TokenPool, UnplannedQuestionError

@@ -6,9 +6,11 @@ import copy
 import os
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Iterable
 from math import inf
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +19,14 @@ from dpskl.accounting.costs import Cost
 from dpskl.budget.book import NEIGHBOURS, Book, checked_facts, temporary_path
 from dpskl.budget.filters import FilterRefusal
 from dpskl.budget.ledger import Ledger
-from dpskl.budget.report import Entry, PrivacyReport, at
-from dpskl.budget.tally import COMPOSITIONS, Cell, Spent, Tally
-from dpskl.exceptions import BudgetExceededError, LedgerNotFoundError
+from dpskl.budget.partition import Partition
+from dpskl.budget.reader import LedgerReader, PathLike
+from dpskl.budget.refusal import explain
+from dpskl.budget.report import Entry
+from dpskl.budget.tally import Cell
+from dpskl.exceptions import BudgetExceededError, LedgerNotFoundError, PrivacyLeakWarning
 
-__all__ = ["Partition", "PrivacyAccountant"]
-
-PathLike = str | os.PathLike[str]
-
+__all__ = ["PrivacyAccountant"]
 
 # One book for each ledger and one handle for each view of it, as long as somebody holds them.
 _BOOKS: weakref.WeakValueDictionary[tuple[str, str], Book] = weakref.WeakValueDictionary()
@@ -35,6 +37,9 @@ _REGISTRY_LOCK = threading.RLock()
 def _after_fork_in_child() -> None:
     global _REGISTRY_LOCK
     _REGISTRY_LOCK = threading.RLock()  # another thread of the parent may have held it
+    _BOOKS.clear()  # or may have been about to write in one
+    for handle in list(_HANDLES.values()):
+        handle._book = None
 
 
 if hasattr(os, "register_at_fork"):
@@ -51,7 +56,7 @@ def _reopen(path: str, facts: dict[str, Any], cell: Cell | None = None, label: s
         return handle
 
 
-class PrivacyAccountant:
+class PrivacyAccountant(LedgerReader):
     """A handle on a ledger of privacy spends, with an optional ceiling.
 
     Copies, clones, pickles and workers all reach the same file, so that one total stays right through ``clone``,
@@ -143,21 +148,6 @@ class PrivacyAccountant:
         with _REGISTRY_LOCK:
             _HANDLES[facts["id"], path, cell, label] = self
 
-    @property
-    def epsilon(self) -> float:
-        """Ceiling."""
-        return float(self._facts["epsilon"])
-
-    @property
-    def delta(self) -> float:
-        """Delta of the ceiling."""
-        return float(self._facts["delta"])
-
-    @property
-    def composition(self) -> str:
-        """How spends count against the ceiling."""
-        return str(self._facts["composition"])
-
     # -- a handle: whatever copies it, there is one ledger ----------------------------------------------
 
     def __copy__(self) -> PrivacyAccountant:
@@ -181,9 +171,6 @@ class PrivacyAccountant:
             f"composition={self.composition!r}{cell})"
         )
 
-    def __len__(self) -> int:
-        return len(self.entries())
-
     def __bool__(self) -> bool:
         return True
 
@@ -202,7 +189,7 @@ class PrivacyAccountant:
                 f"the ledger at {self.path} is another one than this accountant was made for; "
                 "PrivacyAccountant.open(path) gives a handle on the new one"
             )
-        book = _BOOKS[facts["id"], self.path] = Book(ledger, facts)
+        book = _BOOKS[facts["id"], self.path] = Book(ledger)
         return book
 
     # -- spending -----------------------------------------------------------------------------------------
@@ -217,6 +204,7 @@ class PrivacyAccountant:
         estimator: str | None = None,
         n_samples: int | None = None,
         is_seeded: bool = False,
+        delta: float | None = None,
     ) -> None:
         """Charge a cost, before the data are used.
 
@@ -231,6 +219,10 @@ class PrivacyAccountant:
             Public number of records.
         is_seeded : bool, default=False
             Marks the entry as void.
+        delta : float, optional
+            Where ``"basic"`` composition charges a cost that is neither pure nor approximate: it counts
+            ``(cost.epsilon(delta), delta)``, which every cost has at every delta. The default is the whole delta of
+            the ceiling, for one such cost and no more. The other rules do not use it.
 
         Raises
         ------
@@ -238,8 +230,17 @@ class PrivacyAccountant:
             If the ceiling does not allow it; nothing is charged then.
         LedgerNotFoundError
             If the file of the ledger is gone.
+        LedgerFormatError
+            If entries of the file are missing or were changed.
+        OSError
+            If the file cannot be written, or is a backup; nothing is granted then.
         ValueError
             If the neighbour relation is not that of the ledger.
+
+        Warns
+        -----
+        PrivacyLeakWarning
+            Once, if numbers of records that were charged may tell how many records have which label.
         """
         if not isinstance(cost, Cost):
             raise ValueError(f"cost={cost!r} must be a Cost of dpskl.accounting, such as PureCost(0.1)")
@@ -259,47 +260,26 @@ class PrivacyAccountant:
             time=time.time(),
             process=os.getpid(),
             version=__version__,
+            delta=_checked_delta(delta),
         )
+        book = self._open_book()
         try:
-            self._open_book().spend(entry)
+            book.spend(entry)
         except FilterRefusal as refusal:
-            raise BudgetExceededError(self._refused(cost, refusal)) from refusal
+            raise BudgetExceededError(explain(entry, refusal, book.facts, self.entries())) from refusal
+        with book.lock:
+            words = book.sizes.note(entry)
+        if words is not None:
+            warnings.warn(words, PrivacyLeakWarning, stacklevel=2)
 
-    def _refused(self, cost: Cost, refusal: FilterRefusal) -> str:
-        if refusal.charged == inf:
-            reason = f"{self.composition!r} composition has no finite measure of it"
-        else:
-            charged, left = f"{refusal.charged:.4g}", f"{refusal.remaining:.4g}"
-            reason = f"{self.composition!r} composition charges {charged} of {left} left"
-        others = [name for name in COMPOSITIONS if name != self.composition and self._would_admit(name, cost)]
-        if others:
-            reason += f"; {' or '.join(map(repr, others))} composition, chosen from the start, would have admitted it"
-        remedy = "ask for delta=0" if self.delta == 0 else "ask for a smaller epsilon"
-        return (
-            f"{at(cost.epsilon(self.delta), self.delta)} exceeds what is left of the ceiling of "
-            f"{at(self.epsilon, self.delta)}: {reason}. Nothing was charged and no data were used; {remedy} or raise "
-            "the ceiling"
-        )
-
-    def _would_admit(self, composition: str, cost: Cost) -> bool:
-        if self.delta == 0:
-            return False
-        tally = Tally(composition, self.epsilon, self.delta)
-        try:
-            for entry in self.entries():
-                tally.check(entry.cost, entry.partition)
-                tally.record(entry.cost, entry.partition)
-            tally.check(cost, self._cell)
-        except FilterRefusal:
-            return False
-        return True
-
-    def would_grant(self, costs: Iterable[Cost]) -> int:
+    def would_grant(self, costs: Iterable[Any]) -> int:
         """Return how many of these costs, spent in this order, would be granted now. Nothing is charged.
 
         Parameters
         ----------
-        costs : iterable of Cost
+        costs : iterable
+            Each a Cost, a pair of a Cost and the ``delta`` that its spend will name, or an object with attributes
+            ``cost`` and ``delta`` such as a planned fit.
 
         Examples
         --------
@@ -308,15 +288,17 @@ class PrivacyAccountant:
         2
         """
         book = self._current()
-        with book.ledger.lock:
+        with book.lock:
             tally = copy.deepcopy(book.tally)
         granted = 0
-        for granted, cost in enumerate(costs, start=1):
+        for item in costs:
+            cost, delta = _cost_and_delta(item)
             try:
-                tally.check(cost, self._cell)
+                tally.check(cost, self._cell, delta)
             except FilterRefusal:
-                return granted - 1
-            tally.record(cost, self._cell)
+                break
+            tally.record(cost, self._cell, delta)
+            granted += 1
         return granted
 
     def labelled(self, label: str) -> PrivacyAccountant:
@@ -333,6 +315,9 @@ class PrivacyAccountant:
         """
         return _reopen(self.path, self._facts, self._cell, str(label))
 
+    def _on_cell(self, cell: Cell) -> PrivacyAccountant:
+        return _reopen(self.path, self._facts, cell, self._label)
+
     def partition(self, label: str) -> Partition:
         """Return handles for disjoint parts of the records, whose spends do not add up.
 
@@ -340,7 +325,9 @@ class PrivacyAccountant:
         ----------
         label : str
             Name of what divides the records, such as ``"site"``. That the parts are disjoint, and that no record
-            moves between them, is declared by the user and not checked.
+            moves between them, is declared by the user and not checked. The number of records of each cell becomes
+            public: it is in its entries and guarantees. Divide by what may be known of everybody, such as a site or a
+            year, and not by a diagnosis or a label, whose counts are a release that nothing here covers.
 
         Examples
         --------
@@ -356,72 +343,17 @@ class PrivacyAccountant:
             raise ValueError("a cell of a partition cannot be divided further; use one partition with finer cells")
         return Partition(self, label)
 
-    # -- reading --------------------------------------------------------------------------------------------
 
-    def _current(self) -> Book:
-        book = self._open_book()
-        book.catch_up()
-        return book
-
-    def entries(self) -> tuple[Entry, ...]:
-        """Return all spends of the ledger in their order."""
-        return tuple(self._current().entries)
-
-    def spent(self, delta: float | None = None) -> Spent:
-        """Return the composition of all spends, as tight as their costs allow.
-
-        It presumes that the costs were fixed in advance. The ceiling makes no such assumption.
-
-        Parameters
-        ----------
-        delta : float, optional
-            Where to state epsilon; default the delta of the ceiling.
-        """
-        book = self._current()
-        with book.ledger.lock:
-            return book.tally.spent(self._facts["delta"] if delta is None else delta)
-
-    def remaining(self) -> Spent:
-        """Return what can still be spent.
-
-        With ``"basic"`` the difference of sums. Otherwise the epsilon, at the ledger's delta, of the largest
-        single Gaussian release that would be granted now, such as a fit with ``solver="gd"``. Objective perturbation
-        costs more in these measures than its epsilon tells, and may be granted less.
-        """
-        book = self._current()
-        with book.ledger.lock:
-            return book.tally.remaining()
-
-    def report(self) -> PrivacyReport:
-        """Return spends, total and ceiling: to be printed, shown in a notebook, or turned into JSON by ``to_dict``."""
-        entries = self.entries()
-        return PrivacyReport(
-            self.spent(),
-            self.remaining(),
-            Spent(self.epsilon, self.delta),
-            self.composition,
-            self._open_book().neighbours,
-            entries,
-            self.path,
-        )
-
-    def verify(self) -> bool:
-        """Return whether no entry of the ledger was changed or removed since it was written."""
-        return self._open_book().ledger.verify()
+def _checked_delta(delta: float | None) -> float | None:
+    if delta is None:
+        return None
+    if not isinstance(delta, Real) or isinstance(delta, bool) or not 0 <= delta < 1:
+        raise ValueError(f"delta={delta!r} must lie in [0, 1), or be None for the delta of the ceiling")
+    return float(delta)
 
 
-class Partition:
-    """Cells of a partition of the records: ``partition[name]`` is an accountant for the records of that cell."""
-
-    def __init__(self, accountant: PrivacyAccountant, label: str) -> None:
-        self.accountant, self.label = accountant, label
-
-    def __getitem__(self, name: Any) -> PrivacyAccountant:
-        accountant = self.accountant
-        return _reopen(accountant.path, accountant._facts, (self.label, str(name)), accountant._label)
-
-    def __enter__(self) -> Partition:
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        """Nothing is held open."""
+def _cost_and_delta(item: Any) -> tuple[Cost, float | None]:
+    cost, delta = (
+        (item, None) if isinstance(item, Cost) else item if isinstance(item, tuple) else (item.cost, item.delta)
+    )
+    return cost, _checked_delta(delta)

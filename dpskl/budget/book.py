@@ -6,6 +6,7 @@ import atexit
 import os
 import shutil
 import tempfile
+import threading
 import uuid
 from math import inf, isnan
 from numbers import Real
@@ -13,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from dpskl._version import __version__
-from dpskl.budget.ledger import Ledger
+from dpskl.budget.ledger import Ledger, Line, OpenLedger
 from dpskl.budget.report import Entry
+from dpskl.budget.sizes import Sizes
 from dpskl.budget.tally import COMPOSITIONS, Tally
 from dpskl.exceptions import LedgerFormatError
 
@@ -26,11 +28,15 @@ NEIGHBOURS = ("add_remove", "replace_one")
 class Book:
     """A ledger as this process knows it: its facts, and its entries up to the last that was read."""
 
-    def __init__(self, ledger: Ledger, facts: dict[str, Any]) -> None:
-        self.ledger, self.facts = ledger, facts
-        self.tally = Tally(facts["composition"], float(facts["epsilon"]), facts["delta"])
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.lock = threading.RLock()
         self.entries: list[Entry] = []
-        self.last, self.digest = 0, ""
+        self.is_whole = True
+        self.sizes = Sizes()
+        with ledger.reading() as file:
+            self.facts, self._last = file.header.facts, file.header.line
+        self.tally = Tally(self.facts["composition"], float(self.facts["epsilon"]), self.facts["delta"])
 
     @property
     def neighbours(self) -> str | None:
@@ -39,31 +45,35 @@ class Book:
 
     def catch_up(self) -> None:
         """Read what this and other processes have added."""
-        with self.ledger.lock:
-            rows = self.ledger.bodies(after=self.last)  # the last known one first
-            if self.last and (not rows or rows[0][:2] != (self.last, self.digest)):
-                raise LedgerFormatError(
-                    f"{self.ledger.path} no longer holds entries that this process has read; was it replaced by an "
-                    "older copy? Nothing is spent on it from here"
-                )
-            for number, digest, body in rows[bool(self.last) :]:
-                entry = Entry.from_dict(body)
-                self.tally.record(entry.cost, entry.partition)
-                self.entries.append(entry)
-                self.last, self.digest = number, digest
+        with self.lock, self.ledger.reading() as file:
+            self._read(file)
+
+    def _read(self, file: OpenLedger) -> None:
+        for line, body, is_right in file.after(self._last):
+            self._add(line, Entry.from_dict(body))
+            self.is_whole = self.is_whole and is_right
+
+    def _add(self, line: Line, entry: Entry) -> None:
+        self.tally.record(entry.cost, entry.partition, entry.delta)
+        self.entries.append(entry)
+        self._last = line
 
     def spend(self, entry: Entry) -> None:
-        """Check and insert in one transaction; raises FilterRefusal or ValueError, and then nothing is changed."""
-        with self.ledger.transaction() as append:
-            self.catch_up()
+        """Check and append under one lock; raises FilterRefusal or ValueError, and then nothing is changed."""
+        with self.lock, self.ledger.writing() as file:
+            self._read(file)
+            if not self.is_whole:
+                raise LedgerFormatError(
+                    f"{self.ledger.path} does not verify: an entry was changed after it was written, so that what was "
+                    "spent is not known. Nothing is spent on it from here"
+                )
             if self.neighbours not in (None, entry.neighbours):
                 raise ValueError(
                     f"neighbours={entry.neighbours!r}, but this ledger counts for {self.neighbours!r}; "
                     "costs under two relations have no common total, use one accountant for each"
                 )
-            self.tally.check(entry.cost, entry.partition)
-            append(entry.to_dict())
-        self.catch_up()
+            self.tally.check(entry.cost, entry.partition, entry.delta)
+            self._add(file.append(self._last, entry.to_dict()), entry)
 
 
 def temporary_path() -> Path:

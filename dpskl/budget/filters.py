@@ -33,12 +33,17 @@ class FilterRefusal(ValueError):  # noqa: N818
         What the step costs, in the measure of the filter.
     remaining : float
         What is left, in the same measure.
+    deltas : tuple of (float, float), optional
+        Where delta was short and not the measure: what the step costs of it, and what is left.
     """
 
-    def __init__(self, message: str, charged: float, remaining: float) -> None:
+    def __init__(
+        self, message: str, charged: float, remaining: float, deltas: tuple[float, float] | None = None
+    ) -> None:
         super().__init__(message)
         self.charged = charged
         self.remaining = remaining
+        self.deltas = deltas
 
 
 class Filter(ABC):
@@ -109,16 +114,24 @@ class Filter(ABC):
             If it costs more than is left. Nothing changes then.
         """
         if not self.can_spend(cost):
-            charged, remaining = self.charge(cost), self.remaining
-            reason = f"has no finite {self.measure}" if charged == math.inf else f"costs {charged:g}"
+            charged, remaining, deltas = self.charge(cost), self.remaining, self._short_deltas(cost)
+            measure, cause, left = self.measure, charged, remaining
+            if deltas is not None:
+                measure, (cause, left) = "delta", deltas
+            reason = f"has no finite {measure}" if cause == math.inf else f"costs {cause:g}"
             raise FilterRefusal(
-                f"{cost!r} {reason}, and {remaining:g} of the budget ({self.measure}; epsilon="
+                f"{cost!r} {reason}, and {left:g} of the budget ({measure}; epsilon="
                 f"{self.epsilon:g}, delta={self.delta:g}) is left: add noise, make fewer steps, or raise the "
                 "budget.",
                 charged,
                 remaining,
+                deltas,
             )
         self.record(cost)
+
+    def _short_deltas(self, cost: Cost) -> tuple[float, float] | None:
+        """Where a cost fits in the measure, and a budget of delta beside it is short: its charge, and what is left."""
+        return None
 
 
 class GDPFilter(Filter):
@@ -336,6 +349,10 @@ class BasicFilter(Filter):
             return False
         fits = self._epsilon_spent + exact(epsilon) <= exact(self.epsilon)
         return fits and self._delta_spent + exact(delta) <= exact(self.delta)
+
+    def _short_deltas(self, cost: Cost) -> tuple[float, float] | None:
+        epsilon, delta = self._charges(cost)
+        return (delta, self.delta_remaining) if epsilon <= self.remaining else None
 
     def record(self, cost: Cost) -> None:
         epsilon, delta = self._charges(cost)

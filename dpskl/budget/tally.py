@@ -8,7 +8,7 @@ from math import inf, sqrt
 from typing import NamedTuple
 
 from dpskl.accounting.conversion import gaussian_epsilon
-from dpskl.accounting.costs import Cost, compose
+from dpskl.accounting.costs import ApproximateCost, Cost, compose
 from dpskl.budget.filters import BasicFilter, Filter, GDPFilter, RDPFilter
 
 __all__ = ["COMPOSITIONS", "Spent", "Tally"]
@@ -33,14 +33,23 @@ class _Group:
     rule: Filter
     costs: list[Cost] = field(default_factory=list)
 
-    def admits(self, cost: Cost, epsilon: float, delta: float) -> bool:
+    def counted(self, cost: Cost, at: float | None) -> Cost:
+        """Return the cost as the rule is to count it: for sums one point of its curve, if the spend named a delta."""
+        if not isinstance(self.rule, BasicFilter) or at is None:
+            return cost
+        if cost.pure_epsilon < inf or isinstance(cost, ApproximateCost):
+            return cost
+        return ApproximateCost(cost.epsilon(at), at)  # every cost has (epsilon(d), d), whatever d is
+
+    def admits(self, cost: Cost, at: float | None, epsilon: float, delta: float) -> bool:
         # The first cost on a record was chosen before anything was learnt about it, so its own exact curve may
         # decide; the rule goes on counting it in its own measure.
+        counted = self.counted(cost, at)
         if self.costs:
-            return self.rule.can_spend(cost)
+            return self.rule.can_spend(counted)
         # delta = 0 asks for a pure guarantee: a delta that is too small for a float is not one
         own = cost.pure_epsilon <= epsilon if delta == 0 else cost.delta(epsilon) <= delta * (1 + 1e-9)
-        return own or self.rule.can_spend(cost)
+        return own or self.rule.can_spend(counted)
 
 
 class Tally:
@@ -73,22 +82,42 @@ class Tally:
                 self._groups[key | {cell}] = copy.deepcopy(self._groups[key])
         return [group for key, group in self._groups.items() if cell in key]
 
-    def check(self, cost: Cost, cell: Cell | None = None) -> None:
-        """Raise FilterRefusal if the ceiling does not admit the cost; nothing is recorded."""
-        for group in self._touched(cell):
-            if not group.admits(cost, self.epsilon, self.delta):
-                group.rule.spend(cost)  # refuses, says why, and records nothing
+    def check(self, cost: Cost, cell: Cell | None = None, delta: float | None = None) -> None:
+        """Raise FilterRefusal if the ceiling does not admit the cost; nothing is recorded.
 
-    def record(self, cost: Cost, cell: Cell | None = None) -> None:
+        ``delta`` is where a rule of sums takes the cost from its curve.
+        """
+        for group in self._touched(cell):
+            if not group.admits(cost, delta, self.epsilon, self.delta):
+                group.rule.spend(group.counted(cost, delta))  # refuses, says why, and records nothing
+
+    def record(self, cost: Cost, cell: Cell | None = None, delta: float | None = None) -> None:
         """Add a cost that was granted."""
         for group in self._touched(cell):
-            group.rule.record(cost)
+            group.rule.record(group.counted(cost, delta))
             group.costs.append(cost)
+
+    def totals(self) -> list[Cost]:
+        """Return the composition of the costs on each group of records, each once."""
+        return list(dict.fromkeys(compose(group.costs) for group in self._groups.values()))
 
     def spent(self, delta: float) -> Spent:
         """Return the composition of the costs on the worst group, as tight as the costs allow."""
-        totals = {compose(group.costs) for group in self._groups.values()}
-        return Spent(max(total.epsilon(delta) for total in totals), delta)
+        return Spent(max(total.epsilon(delta) for total in self.totals()), delta)
+
+    def adaptive(self) -> Spent | None:
+        """Return what holds however spends were chosen and ended, by the ceiling; None where there is no ceiling.
+
+        The ceiling is a filter, fixed in advance: whatever it lets pass is (epsilon, delta)-private. Of sums the part
+        that was used will do. By induction over the steps, P(S) <= E_Q[e^E 1_S] + delta, with E the sum of the epsilons
+        in a transcript, and delta that of the ceiling: the part of a step's law above e^epsilon_1 times the other has
+        mass delta_1 at most, and the rest is followed by steps whose deltas sum to at most delta - delta_1.
+        """
+        if self.epsilon == inf:
+            return None
+        rules = [group.rule for group in self._groups.values()]
+        spent = max(rule.spent for rule in rules) if all(isinstance(rule, BasicFilter) for rule in rules) else inf
+        return Spent(min(spent, self.epsilon), self.delta)
 
     def remaining(self) -> Spent:
         """Return what the worst group can still spend."""
