@@ -36,6 +36,7 @@ class PrivateClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             estimator=type(self).__name__,
             n_samples=n_samples,
             is_seeded=not is_secure,
+            delta=float(self.delta),
         )
 
     def _promise(
@@ -133,4 +134,7 @@ class PrivateClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 def _public_size(estimator: PrivateClassifier, fit: FitFacts) -> tuple[str, ...]:
     if estimator.n_samples is not None:
         return (f"n_samples={fit.n_samples} (declared; how many records there are is not used)",)
+    cell = None if estimator.accountant is None else estimator.accountant.cell
+    if cell is not None:
+        return (f"n (number of records of {cell[1]!r} in the partition by {cell[0]!r}, as of each of its cells)",)
     return ("n (number of records)",)

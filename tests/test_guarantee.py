@@ -96,6 +96,34 @@ def test_the_cut_of_the_noise_is_told_where_delta_is_zero(estimator, delta):
     assert ("64-bit words end" in str(guarantee)) == (delta == 0)
 
 
+@pytest.mark.parametrize("estimator", [DPLogisticRegression, PrivateMajority])
+def test_the_size_of_a_cell_is_told_to_be_public(estimator):
+    with dpskl.PrivacyAccountant().partition("site") as site:
+        guarantee = estimator(epsilon=2.0, classes=["no", "yes"], accountant=site["north"]).fit(X, y).privacy_guarantee_
+    assert "n (number of records of 'north' in the partition by 'site', as of each of its cells)" in str(guarantee)
+
+
+def test_somebody_with_several_records_is_told():
+    guarantee = fit(epsilon=1.0).privacy_guarantee_
+    assert guarantee.for_group(1) == pytest.approx(guarantee.epsilon)
+    assert [round(guarantee.for_group(k), 1) for k in (5, 20)] == [5.9, 33.0]
+    pure = fit(epsilon=1.0, delta=0).privacy_guarantee_
+    assert pure.for_group(5) == pytest.approx(5.0)
+    assert pure.for_group(5, 1e-6) <= 5.0
+    with pytest.raises(ValueError, match="k=0"):
+        guarantee.for_group(0)
+
+
+def test_what_a_fit_asks_for_is_what_a_basic_ledger_charges():
+    accountant = dpskl.PrivacyAccountant(epsilon=3.0, delta=1e-6, composition="basic")
+    for _ in range(6):
+        fit(epsilon=0.5, delta=1e-7, accountant=accountant)
+    with pytest.raises(dpskl.BudgetExceededError):
+        fit(epsilon=0.5, delta=1e-7, accountant=accountant)
+    left = accountant.remaining()
+    assert (left.epsilon, left.delta) == (pytest.approx(0, abs=1e-8), pytest.approx(4e-7))
+
+
 def test_labels_that_were_read_are_told_to_be_public():
     with pytest.warns(dpskl.PrivacyLeakWarning):
         guarantee = fit(classes=None).privacy_guarantee_

@@ -174,6 +174,11 @@ class PrivacyAccountant(LedgerReader):
     def __bool__(self) -> bool:
         return True
 
+    @property
+    def cell(self) -> Cell | None:
+        """The partition and the cell of it that this handle spends on, None for all records."""
+        return self._cell
+
     def _open_book(self) -> Book:
         with _REGISTRY_LOCK:
             if self._book is None:

@@ -85,7 +85,7 @@ def temporary_path() -> Path:
             shutil.rmtree(folder, ignore_errors=True)
 
     atexit.register(remove)
-    return Path(folder) / "ledger.sqlite"
+    return Path(folder) / "ledger"
 
 
 def _is_number(value: Any) -> bool:

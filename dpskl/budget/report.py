@@ -130,8 +130,12 @@ class PrivacyReport:
 
     @property
     def holds(self) -> bool:
-        """Whether the totals are a guarantee, under the :attr:`conditions`: no entry is void, and none was changed."""
-        return self.is_verified and not any(entry.is_void for entry in self.entries)
+        """Whether the totals are proved: no entry was changed, none is void, and none rests on more than theorems."""
+        return self.is_verified and not self._conditional and not any(entry.is_void for entry in self.entries)
+
+    @property
+    def _conditional(self) -> list[str]:
+        return sorted({entry.solver for entry in self.entries if entry.solver and "conditional" in entry.solver})
 
     @property
     def conditions(self) -> tuple[str, ...]:
@@ -143,8 +147,8 @@ class PrivacyReport:
             found.append("NO GUARANTEE HOLDS for entries marked 'seeded': their noise can be reproduced")
         if any(entry.is_void and not entry.is_seeded for entry in self.entries):
             found.append("NO GUARANTEE HOLDS for entries marked 'no guarantee': they have no finite epsilon")
-        for words in sorted({entry.solver for entry in self.entries if entry.solver and "conditional" in entry.solver}):
-            found.append(f"entries of {words} hold under the condition that it names")
+        for words in self._conditional:
+            found.append(f"NOT PROVED for entries of {words}: they hold under the condition that it names")
         if len(self.entries) > 1:
             found.append(
                 f"{at(*self.spent)} holds if number and costs of the spends were fixed before the first result was seen"
@@ -158,7 +162,8 @@ class PrivacyReport:
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that ``json.dumps`` takes (an infinite epsilon becomes the string ``"inf"``).
 
-        ``holds`` is false if any entry is void; otherwise the figures hold under the ``conditions``.
+        ``holds`` is false if an entry was changed, is void or is not proved; see ``conditions``, which also say what
+        the figures presume.
         """
         return {
             **_plain(self.spent),

@@ -227,12 +227,12 @@ def _with_guarantees(fitted: Any) -> Iterator[Any]:
 def _ask_ledgers(fits: Planned, plan: SearchPlan) -> None:
     """Raise BudgetExceededError unless every ledger would grant all fits in their order."""
     for ledger in {id(fit.accountant): fit.accountant for fit in fits.fits if fit.accountant is not None}.values():
-        costs = [fit.cost for fit in fits.fits if fit.accountant is ledger]
-        granted = ledger.would_grant(costs)
-        if granted < len(costs):
+        charges = [fit for fit in fits.fits if fit.accountant is ledger]
+        granted = ledger.would_grant(charges)
+        if granted < len(charges):
             left = ledger.remaining()
             raise BudgetExceededError(
                 f"the search needs {plan}\nand {ledger!r} has epsilon = {at_least(left.epsilon)} at delta = "
-                f"{left.delta:g} left, enough for {granted} of these fits. Nothing was charged and no data were "
-                "used; ask for a smaller epsilon, fewer candidates or folds, or use PrivateSearchCV"
+                f"{at_least(left.delta)} left, enough for {granted} of these fits. Nothing was charged and no data "
+                "were used; ask for a smaller epsilon, fewer candidates or folds, or use PrivateSearchCV"
             )

@@ -319,6 +319,7 @@ class PrivateSearchCV(CallbackSupportMixin, ClassifierMixin, MetaEstimatorMixin,
                 estimator=type(self).__name__,
                 n_samples=n_samples,
                 is_seeded=not noise.is_secure,
+                delta=float(self.delta),
             )
         if plan.counts is not None:
             shares = _noisy_shares(plan.counts, codes, len(classes), noise)
