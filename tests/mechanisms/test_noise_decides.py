@@ -11,7 +11,19 @@ from conftest import Tape
 from scipy.special import log_softmax
 from scipy.stats import norm
 from test_noise_reaches import (
-    CODES, OUTPUTS, RELATIONS, ROW, WEIGHTS, D, N, P, check_moments, problem_of, rows_of, shaped, signs_of,
+    CODES,
+    OUTPUTS,
+    RELATIONS,
+    ROW,
+    WEIGHTS,
+    D,
+    N,
+    P,
+    check_moments,
+    problem_of,
+    rows_of,
+    shaped,
+    signs_of,
 )  # fmt: skip
 
 from dpskl.mechanisms.above_threshold import BacktrackingSearch
@@ -101,7 +113,7 @@ CHOICES = {
 
 
 def check_choice(name):
-    """The chosen have the smallest scores after noise of the scale worked out by hand, one number for each candidate."""
+    """The chosen have the smallest scores after noise of a scale worked out by hand, a number for each candidate."""
     make, arguments = CHOICES[name]
     scores, scale, count, choose = make(*arguments)
     law, seen = arguments[-1], set()

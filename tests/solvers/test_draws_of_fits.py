@@ -1,0 +1,155 @@
+"""Whole fits on a tape of noise: the draws pay for the claim, by an account of their own, and every draw counts."""
+
+import numpy as np
+import pytest
+from fit_audit import DELTA, ESTIMATORS, ROW, N, check_fit_is_paid_for, fitted
+
+from dpskl.mechanisms.hidden_descent import HiddenDescent
+from dpskl.solvers import (
+    AdaptiveGD,
+    BacktrackingGD,
+    BacktrackingSGD,
+    ExponentialMechanism,
+    GradientDescent,
+    ObjectivePerturbation,
+    OutputPerturbation,
+    PrivGene,
+    Solver,
+    WhitenedGD,
+    solver_names,
+)
+
+
+def long_steps(loss, K):
+    """Steps at which the most curved data set contracts least: 0.9 where the penalty alone would shrink more."""
+    curvature = {"logistic": 0.25 if K == 1 else 0.5, "huber": 1.0, "hinge": 1.0}[loss]
+    step = 1.9 / (ROW**2 * curvature + 10 / N)
+    return GradientDescent(max_iter=4, iterate="last", step_size=step, clip_norm=10.0)
+
+
+# name: solver, delta, C
+FITS = {
+    "gd": (GradientDescent(max_iter=5, clip_norm=0.4), DELTA, 1.0),
+    "gd, last": (GradientDescent(max_iter=5, iterate="last", step_size=0.9, clip_norm=10.0), DELTA, 0.05),
+    "gd, last, long steps": (long_steps, DELTA, 0.1),
+    "whitened": (WhitenedGD(4, "full"), DELTA, 1.0),
+    "whitened, diagonal": (WhitenedGD(4, "diagonal"), DELTA, 1.0),
+    "objective": (ObjectivePerturbation(), DELTA, 1.0),
+    "objective, pure": (ObjectivePerturbation(), 0, 1.0),
+    "output": (OutputPerturbation(), DELTA, 1.0),
+    "output, gd": (OutputPerturbation("gd", max_iter=4), DELTA, 1.0),
+    "output, psgd": (OutputPerturbation("psgd", max_iter=2, batch_size=25), DELTA, 1.0),
+    "output, pure": (OutputPerturbation(), 0, 1.0),
+    "langevin": (ExponentialMechanism(max_iter=5), DELTA, 1.0),
+    "proximal": (ExponentialMechanism("proximal", ridge=1.5), DELTA, 1.0),
+    "rejection": (ExponentialMechanism("rejection"), 0, 1.0),
+    "mala": (ExponentialMechanism("mala", certified=False, max_iter=5), DELTA, 1.0),
+    "privgene": (PrivGene(max_iter=4), DELTA, 1.0),
+    "privgene, pure": (PrivGene(max_iter=4), 0, 1.0),
+    "privgene, population": (PrivGene(max_iter=3, population=8, parents=3), DELTA, 1.0),
+    "privgene, pure population": (PrivGene(max_iter=3, population=8, parents=3), 0, 1.0),
+    "agd": (AdaptiveGD(n_updates=3, n_candidates=5), DELTA, 1.0),
+    "blgd": (BacktrackingGD(n_updates=3, max_it=5), DELTA, 1.0),
+    "blgd, laplace": (BacktrackingGD(n_updates=3, max_it=5, noise="laplace"), DELTA, 1.0),
+    "blsgd": (BacktrackingSGD(n_updates=3, max_it=5, q=0.4, xi=0.5), DELTA, 1.0),
+}
+
+
+def solver_of(name, loss, K):
+    solver = FITS[name][0]
+    return solver if isinstance(solver, Solver) else solver(loss, K)
+
+
+CASES = [
+    pytest.param(name, loss, K, neighbours, id=f"{name}, {loss}, {K}, {neighbours}")
+    for name in FITS
+    for loss, estimator in ESTIMATORS.items()
+    for K in (1, 3)
+    for neighbours in ("add_remove", "replace_one")
+    if solver_of(name, loss, K).refusal(estimator()._loss()) is None
+    if name != "blsgd" or neighbours == "add_remove"
+]
+
+
+def test_every_solver_is_audited():
+    assert {solver_of(name, "huber", 1).name for name in FITS} == set(solver_names())
+
+
+@pytest.mark.parametrize(("name", "loss", "K", "neighbours"), CASES)
+def test_the_draws_of_a_fit_pay_for_its_claim(name, loss, K, neighbours):
+    _, delta, C = FITS[name]
+    check_fit_is_paid_for(solver_of(name, loss, K), loss, K, neighbours, delta, C)
+
+
+@pytest.mark.parametrize("K", [1, 3])
+@pytest.mark.parametrize("name", ["gd, last", "gd, last, long steps", "langevin"])
+@pytest.mark.parametrize("loss", ["logistic", "huber"])
+def test_hidden_iterates_are_among_the_audited(name, loss, K):
+    fit = fitted(solver_of(name, loss, K), loss, K, C=FITS[name][2])
+    ((mechanism, _),) = [(question.mechanism, question.draws) for question in fit.questions]
+    assert isinstance(mechanism, HiddenDescent)
+
+
+# -- every draw counts ---------------------------------------------------------------------------------------
+
+CHANGES = {
+    "normal": [lambda unit: unit + 0.5],
+    "gamma": [lambda unit: 1.5 * unit],
+    # one end of the list, or the other, is not what was chosen
+    "gumbel": [lambda unit: unit + 1e9 * np.eye(unit.size)[0], lambda unit: unit + 1e9 * np.eye(unit.size)[-1]],
+    "exponential": [lambda unit: unit + 1e9 * np.eye(unit.size)[0], lambda unit: unit + 1e9 * np.eye(unit.size)[-1]],
+    "laplace": [lambda unit: unit + 1e9, lambda unit: unit - 1e9],
+    "sample": [lambda unit: 0 * unit + 1e9, lambda unit: 0 * unit],  # nobody, everybody
+}
+CHANGES["query"] = CHANGES["laplace"]
+
+
+def check_every_draw_counts(name, loss, K):
+    """Change one block of the tape, and what the fit tells of its data changes."""
+    solver, (_, delta, C) = solver_of(name, loss, K), FITS[name]
+
+    def told(changes=None):
+        fit = fitted(solver, loss, K, "add_remove", delta, C, changes)
+        return fit, np.r_[fit.model.coef_.ravel(), fit.model.intercept_, _numbers(fit.model.history_)]
+
+    fit, before = told()
+    place = 0
+    for number, question in enumerate(fit.questions):
+        is_search = any(type(q).__name__ == "BacktrackingSearch" for q in (question.mechanism, _inner(question)))
+        for draw in question.draws:
+            place += 1
+            if is_search and draw.law == "sample":
+                continue  # its noise may well decide whoever is drawn
+            law = "query" if is_search else draw.law
+            moved = [not np.array_equal(told({place - 1: change})[1], before) for change in CHANGES[law]]
+            # what a run that the budget ends asked for its last update is not used
+            assert any(moved) or (solver.name in RUN_TIME and number >= _last_update(fit)), (number, draw.law)
+    assert place == len(fit.tape.draws)
+
+
+OTHERS = ("proximal", "rejection", "mala", "privgene, population", "privgene, pure population")
+RUN_TIME = ("agd", "blgd", "blsgd")
+
+
+def _inner(question):
+    return getattr(question.mechanism, "mechanism", None)
+
+
+def _numbers(history):
+    return np.concatenate([np.asarray(values, dtype=float) for values in (history or {"": []}).values()])
+
+
+def _last_update(fit):
+    """Return how many questions led to updates; an answer that brought none is followed by others or by the end."""
+    history, solver = fit.model.history_, fit.model.solver_
+    searches = history.get("searches", history["measurements"])  # agd makes a choice for each measurement
+    parts = round(1 / solver.xi) if solver.name == "blsgd" else 1
+    levels = sum(history["measurements"]) if parts == 1 else sum(history["gradient_level"])
+    return int(levels + sum(searches))
+
+
+@pytest.mark.parametrize("K", [1, 3])
+@pytest.mark.parametrize("name", [name for name in FITS if name not in OTHERS])
+def test_every_draw_counts(name, K):
+    """Samplers that keep or drop proposals, and parents of a population, are the subject of test_noise_decides."""
+    check_every_draw_counts(name, "huber" if name == "objective" else "logistic", K)
