@@ -26,9 +26,21 @@ from dpskl.accounting import (
     gaussian_delta,
 )
 from dpskl.curator import Curator
+from dpskl.solvers import (
+    AdaptiveGD,
+    BacktrackingGD,
+    BacktrackingSGD,
+    ExponentialMechanism,
+    GradientDescent,
+    ObjectivePerturbation,
+    OutputPerturbation,
+    PrivGene,
+    Solver,
+    WhitenedGD,
+)
 
-N, D, C = 60, 3, 0.3
-P, ROW = D + 1, sqrt(1 + C * C)
+N, D, NORM = 60, 3, 1.5
+P, ROW = D + 1, NORM * sqrt(1 + 0.3**2)  # with the intercept of 0.3 data_norm
 EPSILON, DELTA = 2.0, 1e-5
 RNG = np.random.default_rng(12)
 X, Y = RNG.normal(size=(N, D)), RNG.permutation(np.arange(N) % 3)
@@ -77,7 +89,7 @@ class Fit:
 def fitted(solver, loss, K, neighbours="add_remove", delta=DELTA, C=1.0, changes=None):
     """Fit with noise from a tape; every question to the curator is noted."""
     classes = [0, 1] if K == 1 else [0, 1, 2]
-    model = ESTIMATORS[loss](EPSILON, delta, solver=solver, C=C, classes=classes, neighbours=neighbours)
+    model = ESTIMATORS[loss](EPSILON, delta, solver=solver, C=C, classes=classes, neighbours=neighbours, data_norm=NORM)
     tape, questions, ask = Tape(3, changes), [], Curator.ask
 
     def noted(self, mechanism, *arguments):
@@ -114,7 +126,7 @@ def _whitened(fit, question, draws, *_):
 
 def _moment(fit, question, draws):
     (scale,) = _expect(draws, ("normal", P if question.is_diagonal else P * (P + 1) // 2))
-    return GaussianCost(sqrt(fit.changed) / scale)  # rows have length data_norm = 1
+    return GaussianCost(sqrt(fit.changed) * NORM**2 / scale)
 
 
 def _hidden(fit, question, draws):
@@ -194,6 +206,9 @@ def _output(fit, question, draws):
     else:
         b, m = training.batch_size, -(-N // training.batch_size)
         distance = L / b * min(1 / (lam * m), training.n_passes / (B + lam))
+        if training.step is not None:
+            c = max(abs(1 - training.step * (lam + s)) for s in (0, B))
+            distance = training.step * L / b * sum(c ** (m * k) for k in range(training.n_passes))
     spent = fit.changed * distance / scale
     return PureCost(spent) if fit.delta == 0 else GaussianCost(spent)
 
@@ -256,9 +271,54 @@ def costs_by_hand(fit):
     return [COSTS[type(q.mechanism).__name__](fit, q.mechanism, q.draws, *q.arguments) for q in fit.questions]
 
 
-def check_fit_is_paid_for(solver, loss, K, neighbours="add_remove", delta=DELTA, C=1.0):
+# -- the fits ----------------------------------------------------------------------------------------------------
+
+
+def long_steps(loss, K):
+    """Steps at which the most curved data set contracts least: 0.9 where the penalty alone would shrink more."""
+    curvature = {"logistic": 0.25 if K == 1 else 0.5, "huber": 1.0, "hinge": 1.0}[loss]
+    step = 1.9 / (ROW**2 * curvature + 10 / N)
+    return GradientDescent(max_iter=4, iterate="last", step_size=step, clip_norm=10.0)
+
+
+# name: solver, delta, C
+FITS = {
+    "gd": (GradientDescent(max_iter=5, clip_norm=0.4), DELTA, 1.0),
+    "gd, last": (GradientDescent(max_iter=5, iterate="last", step_size=0.5, clip_norm=10.0), DELTA, 0.05),
+    "gd, last, long steps": (long_steps, DELTA, 0.1),
+    "whitened": (WhitenedGD(4, "full"), DELTA, 1.0),
+    "whitened, diagonal": (WhitenedGD(4, "diagonal"), DELTA, 1.0),
+    "objective": (ObjectivePerturbation(), DELTA, 1.0),
+    "objective, pure": (ObjectivePerturbation(), 0, 1.0),
+    "output": (OutputPerturbation(), DELTA, 1.0),
+    "output, gd": (OutputPerturbation("gd", max_iter=4), DELTA, 1.0),
+    "output, psgd": (OutputPerturbation("psgd", max_iter=2, batch_size=25), DELTA, 1.0),
+    "output, psgd constant": (OutputPerturbation("psgd", max_iter=2, batch_size=25, step_size=0.1), DELTA, 1.0),
+    "output, pure": (OutputPerturbation(), 0, 1.0),
+    "langevin": (ExponentialMechanism(max_iter=5), DELTA, 1.0),
+    "proximal": (ExponentialMechanism("proximal", ridge=1.5), DELTA, 1.0),
+    "rejection": (ExponentialMechanism("rejection"), 0, 1.0),
+    "mala": (ExponentialMechanism("mala", certified=False, max_iter=5), DELTA, 1.0),
+    "privgene": (PrivGene(max_iter=4), DELTA, 1.0),
+    "privgene, pure": (PrivGene(max_iter=4), 0, 1.0),
+    "privgene, population": (PrivGene(max_iter=3, population=8, parents=3), DELTA, 1.0),
+    "privgene, pure population": (PrivGene(max_iter=3, population=8, parents=3), 0, 1.0),
+    "agd": (AdaptiveGD(n_updates=3, n_candidates=5), DELTA, 1.0),
+    "blgd": (BacktrackingGD(n_updates=3, max_it=5), DELTA, 1.0),
+    "blgd, laplace": (BacktrackingGD(n_updates=3, max_it=5, noise="laplace"), DELTA, 1.0),
+    "blsgd": (BacktrackingSGD(n_updates=3, max_it=5, q=0.4, xi=0.5), DELTA, 1.0),
+}
+
+
+def solver_of(name, loss, K):
+    solver = FITS[name][0]
+    return solver if isinstance(solver, Solver) else solver(loss, K)
+
+
+def check_fit(name, loss="logistic", K=1, neighbours="add_remove"):
     """What the draws of a fit cost is what the plan states, within (EPSILON, delta) and not far below it."""
-    fit = fitted(solver, loss, K, neighbours, delta, C)
+    _, delta, C = FITS[name]
+    fit = fitted(solver_of(name, loss, K), loss, K, neighbours, delta, C)
     plan = fit.model.plan(N, D)
     assert plan.cost.epsilon(delta) <= EPSILON
     costs = costs_by_hand(fit)

@@ -5,10 +5,9 @@ from math import log1p, sqrt
 
 import numpy as np
 import pytest
+from laws_by_quadrature import cell_masses, delta_of, lower_delta_of_power
 from scipy.optimize import minimize
-from scipy.signal import fftconvolve
 from scipy.special import expit
-from scipy.stats import norm
 
 from dpskl.accounting import ReplaceOneObjectiveCost, gaussian_delta
 from dpskl.mechanisms import minimiser
@@ -17,21 +16,6 @@ from dpskl.mechanisms.noise import SeededNoise
 from dpskl.mechanisms.perturbed_objective import calibrate_perturbed_objective
 from dpskl.records.losses import HuberHinge, Logistic, Softmax
 from dpskl.records.problem import Problem
-
-
-def cell_masses(x, loss, ridge, sigma, edges):
-    """Exact probabilities of the cells between ``edges`` for the one-dimensional minimiser; ``x`` holds y * row.
-
-    The minimiser lies below ``w`` where the gradient at ``w`` exceeds 0, and that gradient increases in ``w``.
-    """
-    gradient = ridge * edges + (x * loss.slope(np.multiply.outer(edges, x))).sum(axis=1)
-    cdf = np.concatenate([[0.0], norm.cdf(gradient / sigma), [1.0]])
-    sf = np.concatenate([[1.0], norm.sf(gradient / sigma), [0.0]])
-    return np.where(cdf[1:] < 0.5, np.diff(cdf), -np.diff(sf))
-
-
-def delta_of(p, q, epsilon):
-    return np.maximum(p - np.exp(epsilon) * q, 0).sum()
 
 
 @pytest.mark.parametrize("loss", [Logistic(), HuberHinge(0.5), HuberHinge(0.05)], ids=repr)
@@ -69,20 +53,6 @@ def test_without_the_shift_the_profile_is_violated():
     exact = delta_of(p, q, epsilon)
     assert exact > 100 * gaussian_delta(1 / sigma, epsilon)
     assert exact <= gaussian_delta(1 / sigma, epsilon - log1p(loss.curvature_bound / ridge))
-
-
-def lower_delta_of_power(p, q, K, epsilon, width=1e-3):
-    """A lower bound on delta of K independent copies: losses rounded down to a grid, then convolved."""
-    keep = (p > 0) & (q > 0)
-    loss = np.floor(np.log(p[keep] / q[keep]) / width).astype(int)
-    offset = loss.min()
-    mass = np.bincount(loss - offset, weights=p[keep])
-    total = np.ones(1)
-    for _ in range(K):
-        total = np.maximum(fftconvolve(total, mass), 0)
-    losses = (np.arange(len(total)) + K * offset) * width
-    over = losses > epsilon
-    return (total[over] * -np.expm1(epsilon - losses[over])).sum()
 
 
 def test_one_logarithm_for_all_classes_is_false_and_one_each_is_true():

@@ -2,63 +2,10 @@
 
 import numpy as np
 import pytest
-from fit_audit import DELTA, ESTIMATORS, ROW, N, check_fit_is_paid_for, fitted
+from fit_audit import ESTIMATORS, FITS, check_fit, fitted, solver_of
 
 from dpskl.mechanisms.hidden_descent import HiddenDescent
-from dpskl.solvers import (
-    AdaptiveGD,
-    BacktrackingGD,
-    BacktrackingSGD,
-    ExponentialMechanism,
-    GradientDescent,
-    ObjectivePerturbation,
-    OutputPerturbation,
-    PrivGene,
-    Solver,
-    WhitenedGD,
-    solver_names,
-)
-
-
-def long_steps(loss, K):
-    """Steps at which the most curved data set contracts least: 0.9 where the penalty alone would shrink more."""
-    curvature = {"logistic": 0.25 if K == 1 else 0.5, "huber": 1.0, "hinge": 1.0}[loss]
-    step = 1.9 / (ROW**2 * curvature + 10 / N)
-    return GradientDescent(max_iter=4, iterate="last", step_size=step, clip_norm=10.0)
-
-
-# name: solver, delta, C
-FITS = {
-    "gd": (GradientDescent(max_iter=5, clip_norm=0.4), DELTA, 1.0),
-    "gd, last": (GradientDescent(max_iter=5, iterate="last", step_size=0.9, clip_norm=10.0), DELTA, 0.05),
-    "gd, last, long steps": (long_steps, DELTA, 0.1),
-    "whitened": (WhitenedGD(4, "full"), DELTA, 1.0),
-    "whitened, diagonal": (WhitenedGD(4, "diagonal"), DELTA, 1.0),
-    "objective": (ObjectivePerturbation(), DELTA, 1.0),
-    "objective, pure": (ObjectivePerturbation(), 0, 1.0),
-    "output": (OutputPerturbation(), DELTA, 1.0),
-    "output, gd": (OutputPerturbation("gd", max_iter=4), DELTA, 1.0),
-    "output, psgd": (OutputPerturbation("psgd", max_iter=2, batch_size=25), DELTA, 1.0),
-    "output, pure": (OutputPerturbation(), 0, 1.0),
-    "langevin": (ExponentialMechanism(max_iter=5), DELTA, 1.0),
-    "proximal": (ExponentialMechanism("proximal", ridge=1.5), DELTA, 1.0),
-    "rejection": (ExponentialMechanism("rejection"), 0, 1.0),
-    "mala": (ExponentialMechanism("mala", certified=False, max_iter=5), DELTA, 1.0),
-    "privgene": (PrivGene(max_iter=4), DELTA, 1.0),
-    "privgene, pure": (PrivGene(max_iter=4), 0, 1.0),
-    "privgene, population": (PrivGene(max_iter=3, population=8, parents=3), DELTA, 1.0),
-    "privgene, pure population": (PrivGene(max_iter=3, population=8, parents=3), 0, 1.0),
-    "agd": (AdaptiveGD(n_updates=3, n_candidates=5), DELTA, 1.0),
-    "blgd": (BacktrackingGD(n_updates=3, max_it=5), DELTA, 1.0),
-    "blgd, laplace": (BacktrackingGD(n_updates=3, max_it=5, noise="laplace"), DELTA, 1.0),
-    "blsgd": (BacktrackingSGD(n_updates=3, max_it=5, q=0.4, xi=0.5), DELTA, 1.0),
-}
-
-
-def solver_of(name, loss, K):
-    solver = FITS[name][0]
-    return solver if isinstance(solver, Solver) else solver(loss, K)
-
+from dpskl.solvers import solver_names
 
 CASES = [
     pytest.param(name, loss, K, neighbours, id=f"{name}, {loss}, {K}, {neighbours}")
@@ -77,8 +24,7 @@ def test_every_solver_is_audited():
 
 @pytest.mark.parametrize(("name", "loss", "K", "neighbours"), CASES)
 def test_the_draws_of_a_fit_pay_for_its_claim(name, loss, K, neighbours):
-    _, delta, C = FITS[name]
-    check_fit_is_paid_for(solver_of(name, loss, K), loss, K, neighbours, delta, C)
+    check_fit(name, loss, K, neighbours)
 
 
 @pytest.mark.parametrize("K", [1, 3])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from conftest import RecordingNoise
+from laws_by_quadrature import log_density
 from scipy.optimize import brentq, minimize
 from scipy.stats import binom, chisquare
 
@@ -56,14 +57,6 @@ def problem(n=40, d=2, seed=0, loss=None, intercept=0.0, X=None, y=None):
     X = rng.normal(size=(n, d)) if X is None else X
     y = rng.choice([-1.0, 1.0], len(X)) if y is None else np.asarray(y)
     return Problem(X, y, loss or Logistic(), data_norm=1.0, intercept=intercept)
-
-
-def log_density(signed, loss, beta, ridge, grid):
-    """Log density on a grid of weights in one dimension; a record is its signed feature."""
-    values, counts = np.unique(np.asarray(signed, dtype=float), return_counts=True)
-    losses = loss.value(np.multiply.outer(grid, values)) @ counts
-    energy = -beta * (losses + ridge / 2 * grid**2)
-    return energy - np.logaddexp.reduce(energy) - log(grid[1] - grid[0])
 
 
 # -- privacy of the exact draws ---------------------------------------------------------------------------

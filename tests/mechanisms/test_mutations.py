@@ -1,0 +1,61 @@
+"""Mutations of dpskl that break privacy, or pay for noise twice, and the checks that notice each of them.
+
+A check here is a function that knows neither the formulas nor the constants of dpskl: brute force over neighbours,
+quadrature of laws, or an account made from the draws alone. It passes on dpskl as it is, and fails where a line is
+changed as the table says. Whoever rewrites such a line rewrites its mutation.
+"""
+
+from functools import partial
+from importlib import import_module
+
+import laws_by_quadrature as laws
+import privacy_by_force as force
+import pytest
+from fit_audit import check_fit
+from mutation import mutated
+from mutations import MUTATIONS
+from test_noise_decides import check_choice, check_draws, check_every_draw_of_a_sampler_counts, check_search
+from test_noise_reaches import check_covariance, check_reaches
+
+CHECKS = {
+    **{name.removeprefix("check_"): getattr(force, name) for name in (
+        "check_gradients", "check_whitened_gradients", "check_moments_of_rows", "check_trainings",
+        "check_training_of_several_outputs", "check_counts", "check_rounding", "check_last_iterate", "check_smoothness",
+    )},
+    **{name.removeprefix("check_"): getattr(laws, name) for name in (
+        "check_pure_objective", "check_gaussian_objective", "check_logarithms", "check_range_of_draws",
+        "check_gaussian_draws", "check_search_law", "check_sampled_laws",
+    )},
+}  # fmt: skip
+
+
+def check_of(name):
+    """Return a check: a name above, or "kind: arguments" of the checks of releases, choices, searches and fits."""
+    kind, colon, rest = name.partition(": ")
+    if not colon:
+        return CHECKS[name]
+    words = [int(word) if word.isdigit() else word for word in rest.split(" / ")]
+    return {
+        "release": lambda: check_reaches(rest),
+        "moments": lambda: check_covariance(rest),
+        "choice": lambda: check_choice(rest),
+        "search": partial(check_search, *words[:2], 20.0 if words[2] == "long" else 0.4, *words[3:]),
+        "draws": partial(check_draws, *words),
+        "sampler": partial(check_every_draw_of_a_sampler_counts, *words),
+        "fit": partial(check_fit, *words),
+    }[kind]
+
+
+ROWS = [(module, *row) for module, rows in MUTATIONS.items() for row in rows]
+
+
+@pytest.mark.parametrize("name", sorted({row[-1] for row in ROWS}))
+def test_the_check_passes_on_dpskl_as_it_is(name):
+    check_of(name)()
+
+
+@pytest.mark.parametrize(("module", "before", "after", "name"), ROWS)
+def test_the_mutation_is_noticed(module, before, after, name):
+    check = check_of(name)
+    with mutated(import_module(f"dpskl.{module}"), before, after), pytest.raises((AssertionError, ValueError)):
+        check()
