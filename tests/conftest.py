@@ -69,10 +69,12 @@ class Tape(NoiseSource):
         self._source, self._changes, self.draws = SeededNoise(seed), changes or {}, []
 
     def _note(self, law, values, scale):
+        unit = values / scale if scale else 0 * values
         change = self._changes.get(len(self.draws))
         if change is not None:
-            values = scale * change(values / scale)
-        self.draws.append(Draw(law, scale, values / scale if scale else 0 * values))
+            unit = change(unit)
+            values = scale * unit
+        self.draws.append(Draw(law, scale, unit))
         return values
 
     def standard_normal(self, size):

@@ -304,7 +304,7 @@ FITS = {
     "privgene, population": (PrivGene(max_iter=3, population=8, parents=3), DELTA, 1.0),
     "privgene, pure population": (PrivGene(max_iter=3, population=8, parents=3), 0, 1.0),
     "agd": (AdaptiveGD(n_updates=3, n_candidates=5), DELTA, 1.0),
-    "blgd": (BacktrackingGD(n_updates=3, max_it=5), DELTA, 1.0),
+    "blgd": (BacktrackingGD(n_updates=3, max_it=5, search_share=0.5), DELTA, 1.0),
     "blgd, laplace": (BacktrackingGD(n_updates=3, max_it=5, noise="laplace"), DELTA, 1.0),
     "blsgd": (BacktrackingSGD(n_updates=3, max_it=5, q=0.4, xi=0.5), DELTA, 1.0),
 }

@@ -130,6 +130,13 @@ def check_logarithms():
         ).cost  # fmt: skip
         for at in (epsilon * K / 4, 0.8 * epsilon * K / 4):
             assert max(lower_delta_of_power(p, q, K, at), lower_delta_of_power(q, p, K, at)) <= cost.delta(at)
+    # one record in the curved part of the loss, and hardly any pull: what is lost is its determinant alone
+    loss, ridge, sigma = HuberHinge(0.05), 1.0, 20.0
+    edges = np.linspace(-300, 300, 60_001)
+    p, q = (cell_masses(np.array(x), loss, ridge, sigma, edges) for x in ([1.0], []))
+    cost = PerturbedObjective(sigma, 1e6, ridge, 1.0, 10.0, 1e-9, 1, False, "add_remove", 1.0, 1e-3).cost
+    for share in (0.2, 0.5, 0.8):
+        assert delta_of(p, q, share * log(11)) <= cost.delta(share * log(11))
 
 
 # -- draws from a density -----------------------------------------------------------------------------------------

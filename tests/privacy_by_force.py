@@ -61,7 +61,7 @@ def _kept(neighbours):
 
 
 def check_shift(question, pairs, mu, least=0.9):
-    """``question(pair)`` returns two releases and the scales of the noise on each coordinate."""
+    """``question(pair)`` returns two releases and the scale of their noise."""
     worst = 0.0
     for pair in pairs:
         first, second, scale = question(pair)
@@ -184,12 +184,15 @@ def check_counts():
         moved = np.array([3, 5]) - np.array([2, 5] if neighbours == "add_remove" else [2, 6])
         tape = Tape(1)
         mechanism.release(np.array([3, 5]), tape)
-        spent = np.abs(moved / tape.draws[0].scale).sum()
+        assert mechanism.sensitivity == np.abs(moved).sum()
+        spent = mechanism.sensitivity / tape.draws[0].scale
         assert spent <= 0.5
-        assert spent == np.float64(mechanism.cost.pure_epsilon) or abs(spent - mechanism.cost.pure_epsilon) < 1e-9
+        assert spent == pytest.approx(mechanism.cost.pure_epsilon)
+        assert mechanism.noise_scale == tape.draws[0].scale
     for delta in (0, 1e-3):
         tape, mechanism = Tape(1), NoisyCount(0.5, delta)
         mechanism.release(3, tape)
+        assert (mechanism.sensitivity, mechanism.noise_scale) == (1, tape.draws[0].scale)
         x = np.linspace(-60, 60, 240_001)
         density = np.exp(-np.abs(x) / tape.draws[0].scale) if delta == 0 else norm.pdf(x / tape.draws[0].scale)
         density /= density.sum()
@@ -221,6 +224,7 @@ def check_last_iterate():
         for t in range(T):
             moved = mechanism.release(problems[1], Tape(1, {**silent, t: lambda unit: 1e-3 * np.eye(unit.size)[0]}))
             variance += ((moved - second)[0] / 1e-3) ** 2
+        assert variance > 0
         measured = abs((first - second)[0]) / sqrt(variance)
         assert measured <= mechanism.cost.mu * (1 + 1e-3)  # finite differences meet the grid
         assert measured >= 0.99 * mechanism.cost.mu

@@ -36,7 +36,6 @@ MUTATIONS = {
     ],
     "records.design": [
         ("np.hypot(bounded, self.intercept)", "bounded", "gradients"),
-        ("self.row_norms = np.where(factors > 0, self.row_bound, 0.0)", "self.row_norms = 0 * norms + 1e9", "fit: gd"),
         ("self._scale = row_scales(X, data_norm, norms)", "self._scale = np.ones(len(norms))", "gradients"),
         ("scaled = root * self._scale[block.rows]", "scaled = root", "moments_of_rows"),
     ],
@@ -138,7 +137,7 @@ MUTATIONS = {
         ("self.sensitivity * growth / self.mu", "self.sensitivity * growth / self.mu / 2", "last_iterate"),
         ("self.smoothness, self.n_steps)", "self.smoothness, self.n_steps - 1)", "last_iterate"),
         ("self.smoothness, self.n_steps)", "self.smoothness / 2, self.n_steps)",
-         "release: hidden descent, 1, add_remove"),
+         "release: long hidden descent, 1, add_remove"),
         ("self.smoothness, self.n_steps)", "self.smoothness / 2, self.n_steps)", "fit: gd, last, long steps"),
         ("contraction_gap(step * ridge), ", "1.0, ", "last_iterate"),
         ("for _ in range(self.n_steps):", "for _ in range(self.n_steps + 1):", "last_iterate"),
@@ -147,9 +146,6 @@ MUTATIONS = {
     # -- objective perturbation
     "mechanisms.perturbed_objective": [
         (EACH_OUTPUT, FIRST_OUTPUT_ONLY, "release: objective, 3, add_remove"),
-        (EACH_OUTPUT, EACH_OUTPUT.replace("noise)", "noise if k else noise)").replace(" for k", ".copy() for k")
-         .replace("self._release_output(problem.output(k)", "self._release_output(problem.output(0)"),
-         "release: pure objective, 3, add_remove"),
         (LINEAR, "linear = draw(1, self.linear_scale) + np.zeros(size)", "release: objective, 1, add_remove"),
         # one vector for all outputs
         (LINEAR, "linear = noise.__dict__.setdefault('kept', []) or noise.kept.append(draw(size, self.linear_scale)) "
@@ -203,7 +199,8 @@ MUTATIONS = {
          "return contraction_sum(self._gap(self.step), self.n_steps - 1)", "trainings"),
         ("growth * self.gradient_bound / b + 2 * off)", "growth * self.gradient_bound / b / 2 + 2 * off)",
          "trainings"),
-        ("growth = min(1 / (lam * m), ", "growth = min(1 / (lam * m * passes), ", "release: output, psgd, 1, add_remove"),
+        ("growth = min(1 / (lam * m), ", "growth = min(1 / (lam * m * passes), ",
+         "release: output, psgd, 1, add_remove"),
         ("for _ in range(self.n_steps):", "for _ in range(2 * self.n_steps):", "trainings"),
         ("certified = 2 * sqrt(self.n_problems) * self.tolerance", "certified = 0", "rounding"),
         (", contraction_gap(step * (self._lam + self.curvature_bound))", ", 1.0",
@@ -220,9 +217,9 @@ MUTATIONS = {
          "contributions(self.neighbours) * self.record_range", "range_of_draws"),
         ("return float(worst - best) * (1 + 1e-12)", "return float(worst - best) / 2", "range_of_draws"),
         ("variance = 1 / (self.inverse_temperature * self.ridge)",
-         "variance = 0.5 / (self.inverse_temperature * self.ridge)", "draws: rejection / 1 / 200"),
+         "variance = 0.5 / (self.inverse_temperature * self.ridge)", "draws: rejection / 1 / 600"),
         ("if noise.standard_exponential(1)[0] >= gap + slack:", "if noise.standard_exponential(1)[0] >= 0:",
-         "draws: rejection / 3 / 1000"),
+         "draws: rejection / 1 / 600"),
         ("return self.n_samples * self.curvature_bound", "return self.n_samples * self.curvature_bound / 2",
          "smoothness"),
         ("return min(sqrt(2 * n * self.loss_at_zero / self.ridge)",
@@ -238,20 +235,22 @@ MUTATIONS = {
         ("chain = self.n_outputs * exp(", "chain = exp(", "fit: proximal / logistic / 3"),
         ("log(_CHAIN_SHARE * delta / made.n_outputs)", "log(_CHAIN_SHARE * delta)", "fit: proximal / logistic / 3"),
         ("- self.n_steps * self.log_contraction", "- 2 * self.n_steps * self.log_contraction", "fit: proximal"),
-        ("return log1p(_REACH * self.ridge / self.smoothness)", "return 2 * log1p(_REACH * self.ridge / self.smoothness)",
+        ("return log1p(_REACH * self.ridge / self.smoothness)",
+         "return 2 * log1p(_REACH * self.ridge / self.smoothness)",
          "fit: proximal"),
         ("noise.normal(mode.shape, sqrt(h))", "noise.normal(mode.shape, sqrt(h) / 2)", "fit: proximal"),
-        ("noise.normal(mode.shape, sqrt(h))", "noise.normal(mode.shape, sqrt(h) / 2)", "draws: proximal / 1 / 400"),
         ("for _ in range(self.n_steps):", "for _ in range(1):", "fit: proximal"),
         ("for _ in range(self.n_steps):", "for _ in range(1):", "fit: mala"),
         ("noise.normal(size, 1.0)", "noise.normal(size, 0.5)", "draws: metropolis / 1 / 400"),
     ],
     # -- selections
     "mechanisms.selection": [
-        ("noise.gumbel(len(scores), scale)", "noise.gumbel(1, scale)", "choice: coordinate_choice, 1, add_remove, gumbel"),
+        ("noise.gumbel(len(scores), scale)", "noise.gumbel(1, scale)",
+         "choice: coordinate_choice, 1, add_remove, gumbel"),
         ("noise.gumbel(len(scores), scale)", "noise.gumbel(len(scores), scale / 2)",
          "choice: step_choice, 1, add_remove, gumbel"),
-        ("noisy = scores - noise.gumbel", "noisy = scores + noise.gumbel", "choice: step_choice, 1, add_remove, gumbel"),
+        ("noisy = scores - noise.gumbel", "noisy = scores + noise.gumbel",
+         "choice: step_choice, 1, add_remove, gumbel"),
         (PERMUTED, PERMUTED.replace("-", "+"), "choice: coordinate_choice, 1, add_remove, exponential"),
         (PERMUTED, PERMUTED.replace("scale", "scale / 2"), "choice: coordinate_choice, 1, add_remove, exponential"),
         (PERMUTED, "scores - scale * noise.standard_exponential(1)",
@@ -314,10 +313,8 @@ MUTATIONS = {
         ("((gradient, descent.n_steps),)", "((gradient, 2 * descent.n_steps),)", "fit: gd"),
         *((SMOOTHNESS, wrong, check) for wrong in (SMOOTHNESS + " / 2", WITHOUT_INTERCEPT)
           for check in ("smoothness", "fit: gd, last, long steps")),
-        ("step = descent.step / facts.n_samples", "step = 2 * descent.step / facts.n_samples", "mean step"),
         ("gaussian_mu(epsilon, delta) * _SAFE", "2 * gaussian_mu(epsilon, delta)", "fit: gd"),
         ("gaussian_mu(epsilon, delta) * _SAFE", "gaussian_mu(epsilon, delta) / 2", "fit: gd, last"),
-        ("n_steps=descent.n_steps", "n_steps=descent.n_steps - 1", "mean step"),
     ],
     "solvers.exponential_mechanism": [
         (SMOOTHNESS, SMOOTHNESS + " / 2", "smoothness"),
@@ -326,7 +323,6 @@ MUTATIONS = {
          '"curvature_bound": facts.loss.curvature_bound * facts.data_norm**2', "smoothness"),
         ('"gradient_bound": facts.loss.slope_bound * facts.row_norm',
          '"gradient_bound": facts.loss.slope_bound * facts.data_norm', "fit: mala"),
-        ('"n_outputs": facts.n_outputs', '"n_outputs": 1', "fit: mala / logistic / 3"),
         ("mu=mu * (1 - 1e-12)", "mu=2 * mu", "fit: langevin"),
         ("clip_norm=gradient_bound", "clip_norm=facts.data_norm", "fit: langevin / logistic / 3"),
     ],
@@ -339,7 +335,8 @@ MUTATIONS = {
         ("(gradient, self.max_iter)", "(gradient, 1)", "fit: whitened"),
     ],
     "solvers.output_perturbation": [
-        ("L, B, lam = loss.gradient_bound(K) * facts.row_norm,", "L, B, lam = loss.gradient_bound(K) * facts.data_norm,",
+        ("L, B, lam = loss.gradient_bound(K) * facts.row_norm,",
+         "L, B, lam = loss.gradient_bound(K) * facts.data_norm,",
          "fit: output"),
         ("L, B, lam = loss.gradient_bound(K) * facts.row_norm,", "L, B, lam = loss.gradient_bound(1) * facts.row_norm,",
          "fit: output / huber / 3"),
@@ -348,7 +345,6 @@ MUTATIONS = {
     ],
     "solvers.objective_perturbation": [
         ("row_norm=facts.row_norm", "row_norm=facts.data_norm", "fit: objective"),
-        ("n_outputs=facts.n_outputs", "n_outputs=1", "fit: objective / logistic / 3"),
     ],
     "solvers.privgene": [
         ("bounded_range_epsilon(epsilon, delta, rounds)", "bounded_range_epsilon(epsilon, delta, 1)", "fit: privgene"),

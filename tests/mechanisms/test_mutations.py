@@ -39,13 +39,15 @@ def check_of(name):
         "release": lambda: check_reaches(rest),
         "moments": lambda: check_covariance(rest),
         "choice": lambda: check_choice(rest),
-        "search": partial(check_search, *words[:2], 20.0 if words[2] == "long" else 0.4, *words[3:]),
+        "search": lambda: check_search(*words[:2], {"long": 20.0, "short": 0.4}[words[2]], *words[3:]),
         "draws": partial(check_draws, *words),
         "sampler": partial(check_every_draw_of_a_sampler_counts, *words),
         "fit": partial(check_fit, *words),
     }[kind]
 
 
+# A mechanism or a curator that refuses what was planned has noticed too.
+NOTICED = (AssertionError, ValueError, RuntimeError)
 ROWS = [(module, *row) for module, rows in MUTATIONS.items() for row in rows]
 
 
@@ -57,5 +59,5 @@ def test_the_check_passes_on_dpskl_as_it_is(name):
 @pytest.mark.parametrize(("module", "before", "after", "name"), ROWS)
 def test_the_mutation_is_noticed(module, before, after, name):
     check = check_of(name)
-    with mutated(import_module(f"dpskl.{module}"), before, after), pytest.raises((AssertionError, ValueError)):
+    with mutated(import_module(f"dpskl.{module}"), before, after), pytest.raises(NOTICED):
         check()

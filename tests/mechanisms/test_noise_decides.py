@@ -195,7 +195,7 @@ def test_a_search_is_what_its_draws_make_of_it(law, neighbours, length, K):
 SAMPLERS = ("rejection", "proximal", "metropolis")
 
 
-def sampling(kind, K, neighbours="add_remove", n=15, delta=1e-2):
+def sampling(kind, K, neighbours="add_remove", n=60, delta=1e-2):
     """A draw of weights in one dimension, and the records as signed features, shape (n, K)."""
     rng = np.random.default_rng(8)
     x, targets = rng.uniform(-1, 1, n), rng.choice([-1.0, 1.0], (n, K))
@@ -205,7 +205,7 @@ def sampling(kind, K, neighbours="add_remove", n=15, delta=1e-2):
         "neighbours": neighbours, "n_samples": n, "n_features": 1, "n_weights": 1,
     }  # fmt: skip
     if kind == "rejection":
-        mechanism = calibrate_rejection(Logistic(), 1.0, 4.0, 20.0, **facts)
+        mechanism = calibrate_rejection(Logistic(), 1.0, 6.0, 30.0, **facts)
     elif kind == "proximal":
         mechanism = calibrate_proximal(4.0, delta, 1000, **facts)
     else:
@@ -213,7 +213,7 @@ def sampling(kind, K, neighbours="add_remove", n=15, delta=1e-2):
     return mechanism, problem, x[:, None] * targets
 
 
-def check_draws(kind, K, n_draws=600):
+def check_draws(kind, K, n_draws=400):
     """Normal scores of the draws, by quadrature of each output's density, are independent standard normals."""
     mechanism, problem, signed = sampling(kind, K)
     beta, edge = mechanism.inverse_temperature, getattr(mechanism, "radius", 8.0)
@@ -230,13 +230,13 @@ def check_draws(kind, K, n_draws=600):
 @pytest.mark.parametrize("K", OUTPUTS)
 @pytest.mark.parametrize("kind", SAMPLERS)
 def test_every_output_is_a_draw_of_its_own(kind, K):
-    """Means, variances and correlations of 600 draws; all in all wrong once in a million seeds."""
+    """Means, variances and correlations of 400 draws; all in all wrong once in a million seeds."""
     check_draws(kind, K)
 
 
 def check_every_draw_of_a_sampler_counts(kind, K):
     """Change one block and the release changes, but for a decision to keep that was clear without it."""
-    mechanism, problem, _ = sampling(kind, K)
+    mechanism, problem, _ = sampling(kind, K, n=15)
     tape = Tape(2)
     released = mechanism.release(problem, tape).reshape(1, K)
     assert {draw.law for draw in tape.draws} == {"normal", "exponential"}
@@ -246,7 +246,7 @@ def check_every_draw_of_a_sampler_counts(kind, K):
         other = mechanism.release(problem, Tape(2, {place: change})).reshape(1, K)
         moved[place] = other[0] != released[0]
     normals = [draw.law == "normal" for draw in tape.draws]
-    assert moved[normals].any(axis=1).mean() > (0.99 if kind == "rejection" else 0.6)
+    assert moved[normals].any(axis=1).mean() > 0.6
     assert moved.any(axis=0).all()
     # an output draws before the next one begins: what comes later does not move it
     last = [np.flatnonzero(moved[:, k])[-1] for k in range(K)]
