@@ -70,7 +70,7 @@ def coordinate_choice(K, neighbours, law):
         (chosen,) = (j for j, v in enumerate(candidates) if np.allclose(v, released))
         return [chosen]
 
-    return scores, 2 * step * CLIP * RELATIONS[neighbours] / 3.0, 1, choose
+    return scores, 2 * step * CLIP * RELATIONS[neighbours] / 3.0, 1, choose, mechanism, step
 
 
 def population_choice(K, neighbours, law, count=3):
@@ -85,6 +85,8 @@ def population_choice(K, neighbours, law, count=3):
         2 * cap * RELATIONS[neighbours] / 3.0,
         count,
         lambda noise: mechanism.release(problem_of(K), population, RIDGE, noise),
+        mechanism,
+        radius,
     )
 
 
@@ -99,6 +101,8 @@ def step_choice(K, neighbours, law):
         spread / 1.5,
         1,
         lambda noise: [mechanism.release(problem_of(K), shaped(w, K), shaped(direction, K), steps, penalties, noise)],
+        mechanism,
+        spread / (5.0 * RELATIONS[neighbours]),
     )
 
 
@@ -115,7 +119,10 @@ CHOICES = {
 def check_choice(name):
     """The chosen have the smallest scores after noise of a scale worked out by hand, a number for each candidate."""
     make, arguments = CHOICES[name]
-    scores, scale, count, choose = make(*arguments)
+    scores, scale, count, choose, mechanism, size = make(*arguments)
+    # what the guarantee tells is for a step, a radius or a range of 1
+    assert mechanism.noise_scale * size == pytest.approx(scale, rel=1e-6)
+    assert mechanism.sensitivity * size == pytest.approx(scale * mechanism.epsilon, rel=1e-6)
     law, seen = arguments[-1], set()
     for seed in range(40):
         tape = Tape(seed)
@@ -157,6 +164,7 @@ def check_search(law, neighbours, length, K):
     slope = 1 if K == 1 else sqrt(2)
     unit = min(clip, slope * ROW * length) * RELATIONS[neighbours]
     search = BacktrackingSearch(law, 0.7, 1.3, 6, clip, slope, ROW, neighbours, N, D)
+    assert search.noise_scale == pytest.approx(1.3 * clip * RELATIONS[neighbours])
     fall = np.minimum(record_losses(w, K), clip).sum() - np.array(
         [np.minimum(record_losses(w - t * direction, K), clip).sum() for t in steps]
     )

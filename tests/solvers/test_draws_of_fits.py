@@ -99,3 +99,15 @@ def _last_update(fit):
 def test_every_draw_counts(name, K):
     """Samplers that keep or drop proposals, and parents of a population, are the subject of test_noise_decides."""
     check_every_draw_counts(name, "huber" if name == "objective" else "logistic", K)
+
+
+@pytest.mark.parametrize("K", [1, 3])
+def test_means_over_samples_divide_by_public_numbers(K):
+    """Nobody is sampled, so the first gradient is noise over the expected share of the records."""
+    nobody = {place: lambda unit: 0 * unit + 1e9 for place in (0, 2)}  # two parts, each a sample and its noise
+    fit = fitted(FITS["blsgd"][0], "logistic", K, changes=nobody)
+    first, second = fit.questions[:2]
+    assert [draw.law for draw in first.draws + second.draws] == ["sample", "normal"] * 2
+    noise = sum(question.draws[1].scale * question.draws[1].unit for question in (first, second))
+    expected = np.linalg.norm(noise) / (2 * first.mechanism.rate)
+    assert fit.model.history_["gradient_norm"][0] == pytest.approx(expected, rel=1e-5)
