@@ -16,6 +16,7 @@ from dpskl.mechanisms.noise import SeededNoise
 from dpskl.mechanisms.perturbed_objective import calibrate_perturbed_objective
 from dpskl.records.losses import HuberHinge, Logistic, Softmax
 from dpskl.records.problem import Problem
+from dpskl.solvers import ObjectivePerturbation, PublicFacts
 
 
 @pytest.mark.parametrize("loss", [Logistic(), HuberHinge(0.5), HuberHinge(0.05)], ids=repr)
@@ -177,6 +178,23 @@ def test_calibration_meets_the_budget_from_below(epsilon, delta, n_outputs, neig
     halved = dataclasses.replace(mechanism, linear_scale=mechanism.linear_scale / 2)
     if n_outputs == 1 or neighbours == "add_remove" or delta == 0:
         assert halved.cost.epsilon(delta) > 1.2 * mechanism.cost.epsilon(delta)
+
+
+@pytest.mark.parametrize("delta", [0, 1e-6])
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_determinants_that_leave_nothing_are_refused(n_outputs, delta):
+    """A budget for noise of 0 or less would make a scale that is infinite or negative, and a cost that looks right."""
+    for below in (0.5, 1 - 1e-13, 1.0):
+        ridge = 0.25 / np.expm1(1.0 / n_outputs) * below
+        with pytest.raises(ValueError, match=r"ridge=.* uses up the whole budget epsilon=1.*ridge_share or C"):
+            calibrated(ridge=ridge, n_outputs=n_outputs, delta=delta)
+    just_enough = calibrated(ridge=0.25 / np.expm1((1 - 1e-9) / n_outputs), n_outputs=n_outputs, delta=delta)
+    assert just_enough.linear_scale > 0
+    assert just_enough.output_scale > 0
+    for share in (1 - 1e-12, 1 - 1e-13, 1 - 1e-16):
+        facts = PublicFacts(1000, 5, 2 if n_outputs == 1 else 3, 1.0, 0.3, Logistic(), "add_remove", 1e9)
+        with pytest.raises(ValueError, match="ridge_share"):
+            ObjectivePerturbation(ridge_share=share).plan(facts, 1.0, delta)
 
 
 def random_problem(loss, n=300, d=6, seed=0, scale=1.0):
