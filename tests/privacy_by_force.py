@@ -5,16 +5,17 @@ measured under common random numbers; laws of one weight are the subject of laws
 """
 
 from itertools import product
-from math import exp, inf, sqrt
+from math import exp, inf, log, sqrt
 
 import numpy as np
 import pytest
 from conftest import Tape
-from scipy.stats import norm
+from scipy.stats import chi, gamma, norm
 
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.hidden_descent import HiddenDescent
 from dpskl.mechanisms.noisy_count import NoisyCount, NoisyHistogram
+from dpskl.mechanisms.perturbed_objective import calibrate_perturbed_objective
 from dpskl.mechanisms.perturbed_output import PerturbedOutput
 from dpskl.mechanisms.second_moment import SecondMoment
 from dpskl.mechanisms.selection import selection_spread
@@ -22,7 +23,7 @@ from dpskl.mechanisms.stable_training import ExactMinimum, FullGradientDescent, 
 from dpskl.mechanisms.whitened_gradient import WhitenedGradient, Whitener, whitener_condition
 from dpskl.records.losses import Hinge, HuberHinge, Logistic, Softmax
 from dpskl.records.problem import Problem
-from dpskl.solvers import ExponentialMechanism, GradientDescent, PublicFacts
+from dpskl.solvers import ExponentialMechanism, GradientDescent, OutputPerturbation, PublicFacts
 
 NEIGHBOURS = ("add_remove", "replace_one")
 # Below 1 - h the Huber hinge is a straight line: weights that stay small see a linear loss, whose laws are exact.
@@ -60,7 +61,7 @@ def _kept(neighbours):
     return (slice(0, 3), slice(1, 3)) if neighbours == "add_remove" else (slice(0, 3), slice(1, 4))
 
 
-def check_shift(question, pairs, mu, least=0.9):
+def _measure(question, pairs, mu, least=0.9):
     """``question(pair)`` returns two releases and the scale of their noise."""
     worst = 0.0
     for pair in pairs:
@@ -89,7 +90,7 @@ def check_gradients():
             problems = [problem_of(X[rows], codes[rows], loss, K) for rows in _kept(neighbours)]
             return _both(mechanism, problems, (w[:, 0] if K == 1 else w,))
 
-        check_shift(question, record_pairs(K), mechanism.cost.mu, 0.85)
+        _measure(question, record_pairs(K), mechanism.cost.mu, 0.85)
 
 
 def check_whitened_gradients():
@@ -107,7 +108,7 @@ def check_whitened_gradients():
             v = np.linalg.solve(W, w)
             return _both(mechanism, problems, (whitener, 0.5, v[:, 0] if K == 1 else v))
 
-        check_shift(question, record_pairs(K), mechanism.cost.mu, 0.8)
+        _measure(question, record_pairs(K), mechanism.cost.mu, 0.8)
 
 
 def check_moments_of_rows():
@@ -131,7 +132,7 @@ def check_moments_of_rows():
             spread = np.stack([entry[upper] for entry in response], axis=1) / 1e3
             return np.linalg.solve(spread, (first - second)[upper]), 0.0, 1.0
 
-        check_shift(question, record_pairs(1, 12), mechanism.cost.mu, 0.95)
+        _measure(question, record_pairs(1, 12), mechanism.cost.mu, 0.95)
 
 
 def check_trainings():
@@ -158,7 +159,7 @@ def check_trainings():
                 return _both(mechanism, problems)
 
             stated = mechanism.cost.pure_epsilon if is_pure else mechanism.cost.mu
-            check_shift(question, range(n), stated, least)
+            _measure(question, range(n), stated, least)
     check_training_of_several_outputs()
 
 
@@ -174,7 +175,7 @@ def check_training_of_several_outputs():
         problems = [problem_of(data, np.zeros(n, int), STRAIGHT, K, 0.0) for data in (X, np.tile([0.0, 1e-9], (n, 1)))]
         return _both(mechanism, problems)
 
-    check_shift(question, range(1), mechanism.cost.mu, 0.95)
+    _measure(question, range(1), mechanism.cost.mu, 0.95)
 
 
 def check_counts():
@@ -308,9 +309,41 @@ def check_rounding():
         training = ExactMinimum(3.0, 0.5, 7.0, n, d, 4, loss_at_zero=1.0, n_problems=4)
         certified = training.distance(neighbours) - 3.0 * k / 7.0
         assert certified >= 2 * sqrt(4) * 10 * unit * 49152 * n * 3.0 / 7.0
+
+
+def check_whitener():
+    """The condition that rounding is paid for is that of the worst moment, and whitening inverts the moment."""
     for ridge in (1e-4, 1.0):
         whitener = Whitener(np.diag([4.0, 1.0, 0.0]), ridge, 4.0)
         assert np.linalg.cond(whitener.matrix) == pytest.approx(whitener.condition)
         assert whitener.condition == pytest.approx(whitener_condition(ridge, 4.0))
         square = whitener.matrix @ whitener.matrix.T
         np.testing.assert_allclose(square @ np.diag(np.array([4.0, 1.0, 0.0]) + ridge), np.eye(3), atol=1e-9)
+
+
+def check_tolerances():
+    """Minima are certified to ten times what rounding hides at the largest weights and linear terms that there are."""
+    n, d, unit, intercept, ridge = 10**6, 50, 2.0**-53, 0.3, 90.0
+    L, B, p, zero = sqrt(1.09), 1.09 / 4, d + 1, log(2)
+
+    def needed(K, weight_norm, linear_norm):
+        sums = 49152 * n * L * K + (d + 9) * n * B * weight_norm + 8 * (ridge * weight_norm + linear_norm)
+        return 10 * unit * sums
+
+    for epsilon, delta in ((1e-2, 0), (1e-2, 1e-6), (1.0, 0), (1.0, 1e-6)):
+        mechanism = calibrate_perturbed_objective(
+            Logistic(), row_norm=L, ridge=ridge, n_outputs=1, n_samples=n, n_features=d, intercept=True,
+            epsilon=epsilon, delta=delta, neighbours="add_remove",
+        )  # fmt: skip
+        # the linear term is longer than this with a probability of 1e-20
+        longest = mechanism.linear_scale * (gamma(p).isf(1e-20) if delta == 0 else chi(p).isf(1e-20))
+        # J(w) <= J(0) at the minimum
+        largest = sqrt(2 * n * zero / ridge) + 2 * longest / ridge
+        assert 1 <= mechanism.tolerance / needed(1, largest, longest) <= 1.1
+    facts = PublicFacts(n, d, 2, 1.0, intercept, Logistic(), "add_remove", 1 / ridge)
+    largest = min(sqrt(2 * n * zero / ridge), n * L / ridge)
+    ((output, _),) = OutputPerturbation(min_ridge=0).plan(facts, 1.0, 1e-6).questions
+    assert 1 <= output.training.tolerance / needed(1, largest, 0.0) <= 1.1
+    # so large a budget that noise, too, asks for no less
+    ((draw, _),) = ExponentialMechanism("mala", certified=False, ridge=ridge).plan(facts, 1e8, 1e-6).questions
+    assert 1 <= draw.tolerance / needed(1, largest, 0.0) <= 2

@@ -18,15 +18,11 @@ from test_noise_decides import check_choice, check_draws, check_every_draw_of_a_
 from test_noise_reaches import check_covariance, check_reaches
 
 CHECKS = {
-    **{name.removeprefix("check_"): getattr(force, name) for name in (
-        "check_gradients", "check_whitened_gradients", "check_moments_of_rows", "check_trainings",
-        "check_training_of_several_outputs", "check_counts", "check_rounding", "check_last_iterate", "check_smoothness",
-    )},
-    **{name.removeprefix("check_"): getattr(laws, name) for name in (
-        "check_pure_objective", "check_gaussian_objective", "check_logarithms", "check_range_of_draws",
-        "check_gaussian_draws", "check_search_law", "check_sampled_laws",
-    )},
-}  # fmt: skip
+    name.removeprefix("check_"): check
+    for module in (force, laws)
+    for name, check in vars(module).items()
+    if name.startswith("check_")
+}
 
 
 def check_of(name):

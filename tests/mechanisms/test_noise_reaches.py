@@ -107,7 +107,9 @@ class Case:
     draws: list[tuple[str, int, float]]
     expected: Any
     accuracy: float
-    rounded: float = 0.0  # the scale of the noise on whose grid releases lie, 0 where they do not
+    rounded: float  # the scale of the noise on whose grid releases lie, 0 where they do not
+    mechanism: Any
+    sensitivity: float
 
 
 def gradient_case(K, neighbours):
@@ -120,6 +122,8 @@ def gradient_case(K, neighbours):
         lambda units: shaped(exact + scale * units[0].reshape(P, K), K),
         GRID * scale,
         scale,
+        mechanism,
+        0.7 * scale,
     )
 
 
@@ -137,6 +141,8 @@ def whitened_case(K, neighbours, is_diagonal=False):
         lambda units: shaped(exact + scale * units[0].reshape(P, K), K),
         GRID * scale,
         scale,
+        mechanism,
+        0.7 * scale,
     )
 
 
@@ -159,6 +165,8 @@ def moment_case(is_diagonal, neighbours):
         expected,
         GRID * scale,
         scale * is_diagonal,
+        mechanism,
+        0.7 * scale,
     )
 
 
@@ -188,6 +196,8 @@ def hidden_case(K, neighbours, is_long=False):
         expected,
         GRID * step * scale,
         step * scale,
+        mechanism,
+        RELATIONS[neighbours] * clip,
     )
 
 
@@ -218,7 +228,15 @@ def objective_case(K, neighbours, delta):
         return shaped(w + output * np.stack(units[1::2], axis=1), K)
 
     draws = [(law, P, linear), (law, P, output)] * K
-    return Case(lambda noise: mechanism.release(problem, noise), draws, expected, mechanism.tolerance / ridge, output)
+    return Case(
+        lambda noise: mechanism.release(problem, noise),
+        draws,
+        expected,
+        mechanism.tolerance / ridge,
+        output,
+        mechanism,
+        changed * ROW,
+    )
 
 
 def output_case(method, K, neighbours, is_pure):
@@ -263,7 +281,9 @@ def output_case(method, K, neighbours, is_pure):
     def expected(units):
         return shaped(trained(np.argsort(units[0])) + scale * units[-1].reshape(P, K), K)
 
-    return Case(lambda noise: mechanism.release(problem, noise), draws, expected, GRID * scale, scale)
+    return Case(
+        lambda noise: mechanism.release(problem, noise), draws, expected, GRID * scale, scale, mechanism, distance
+    )
 
 
 def count_case(delta):
@@ -276,6 +296,8 @@ def count_case(delta):
         lambda units: 17 + scale * units[0][0],
         GRID * scale,
         scale,
+        mechanism,
+        1.0,
     )
 
 
@@ -287,6 +309,8 @@ def histogram_case(neighbours):
         lambda units: counts + scale * units[0],
         GRID * scale,
         scale,
+        mechanism,
+        0.5 * scale,
     )
 
 
@@ -303,7 +327,9 @@ def sampled_case(K):
         return shaped(clipped_sum(gradients, 0.4), K) + scale * units[1]
 
     draws = [("sample", helping, 1.0), ("normal", P * K, scale)]
-    return Case(lambda noise: mechanism.release(problem, w, noise), draws, expected, GRID * scale, scale)
+    return Case(
+        lambda noise: mechanism.release(problem, w, noise), draws, expected, GRID * scale, scale, mechanism, 0.4
+    )
 
 
 CASES = {}
@@ -334,6 +360,9 @@ def check_reaches(name):
     for seed in (1, 2):
         tape = Tape(seed)
         released = case.release(tape)
+        # what the guarantee tells
+        assert case.mechanism.sensitivity == pytest.approx(case.sensitivity, rel=2e-6)
+        assert any(case.mechanism.noise_scale == pytest.approx(draw[2], rel=2e-6) for draw in case.draws)
         if case.rounded:
             places = released * 2.0 ** (20 - floor(log2(case.rounded)))
             np.testing.assert_array_equal(places, np.round(places))
