@@ -2,9 +2,14 @@
 
 import numpy as np
 import pytest
-from fit_audit import ESTIMATORS, FITS, check_fit, fitted, solver_of
+from conftest import Tape
+from fit_audit import DELTA, ESTIMATORS, FITS, NORM, X, Y, check_fit, fitted, solver_of
 
+import dpskl.model_selection.private as private_search
+from dpskl import DPLogisticRegression
+from dpskl.dummy import PrivateMajority
 from dpskl.mechanisms.hidden_descent import HiddenDescent
+from dpskl.model_selection import PrivateSearchCV
 from dpskl.solvers import solver_names
 
 CASES = [
@@ -111,3 +116,39 @@ def test_means_over_samples_divide_by_public_numbers(K):
     noise = sum(question.draws[1].scale * question.draws[1].unit for question in (first, second))
     expected = np.linalg.norm(noise) / (2 * first.mechanism.rate)
     assert fit.model.history_["gradient_norm"][0] == pytest.approx(expected, rel=1e-5)
+
+
+# -- fits that are no solver's ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace_one"])
+def test_every_class_of_the_majority_has_noise_of_its_own(neighbours, monkeypatch):
+    def shares(changes=None):
+        tape = Tape(2, changes)
+        monkeypatch.setattr("dpskl.dummy.make_noise", lambda state: tape)
+        model = PrivateMajority(0.5, classes=[0, 1, 2], neighbours=neighbours).fit(X, Y)
+        assert [(draw.law, draw.size) for draw in tape.draws] == [("laplace", 3)]
+        assert tape.draws[0].scale == pytest.approx(2 if neighbours == "add_remove" else 4)
+        return model.class_prior_
+
+    for k in range(3):
+        np.testing.assert_allclose(shares({0: lambda unit, k=k: unit + 1e9 * np.eye(3)[k]}), np.eye(3)[k], atol=1e-6)
+
+
+def test_every_trial_of_a_private_search_has_noise_of_its_own(monkeypatch):
+    """Four trials: whichever count is lifted by its own noise is the one that is kept."""
+    monkeypatch.setattr(private_search, "draw_trials", lambda eta, gamma, noise: 4)
+
+    def score(changes=None):
+        tape = Tape(2, changes)
+        monkeypatch.setattr(private_search, "make_noise", lambda state: tape)
+        estimator = DPLogisticRegression(solver="gd", classes=[0, 1, 2], data_norm=NORM)
+        search = PrivateSearchCV(estimator, {"C": [0.1, 1.0]}, epsilon=3.0, delta=DELTA).fit(X, Y)
+        assert [(draw.law, draw.size) for draw in tape.draws] == [("exponential", 1), ("normal", 1)] * 4
+        (part,) = search.privacy_guarantee_.parts
+        assert {draw.scale for draw in tape.draws if draw.law == "normal"} == {part.noise}
+        return search.best_score_
+
+    assert score() < 1e3
+    for trial in range(4):
+        assert score({2 * trial + 1: lambda unit: unit + 1e9}) > 1e6
