@@ -4,6 +4,7 @@ Every check passes on dpskl as it is and raises AssertionError where it promises
 measured under common random numbers; laws of one weight are the subject of laws_by_quadrature.
 """
 
+from dataclasses import replace
 from itertools import product
 from math import exp, inf, log, sqrt
 
@@ -347,3 +348,35 @@ def check_tolerances():
     # so large a budget that noise, too, asks for no less
     ((draw, _),) = ExponentialMechanism("mala", certified=False, ridge=ridge).plan(facts, 1e8, 1e-6).questions
     assert 1 <= draw.tolerance / needed(1, largest, 0.0) <= 2
+
+
+def refuses(mechanism, *arguments):
+    try:
+        mechanism.release(*arguments)
+    except ValueError:
+        return True
+    return False
+
+
+def check_guards():
+    """A mechanism refuses rows or whiteners that its sensitivity is not for, a little beyond what it is for."""
+    X, codes, noise = np.eye(3)[:, :2], np.arange(3), Tape(0)
+    problem = Problem(X, codes, Softmax(), data_norm=1.4, intercept=0.4, n_outputs=3)
+    bound, ridge = sqrt(2) * np.hypot(1.4, 0.4), 2.0
+    for share, is_refused in ((0.999, True), (1.0, False)):
+        for mechanism, data, arguments in (
+            # clipping a joint gradient of several outputs leaves no gradient of a convex function
+            (HiddenDescent(share * bound, 0.7, 0.01, ridge, 3.0, 2, inf, "add_remove", 3, 2), problem, ()),
+            (SecondMoment(share * problem.row_bound, 0.7, True, "add_remove", 3, 2), problem, ()),
+            (
+                WhitenedGradient(0.7, share * whitener_condition(0.1, 2.0), "add_remove", 3, 2),
+                problem,
+                (Whitener(np.ones(3), 0.1, 2.0), 0.5, problem.zeros()),
+            ),
+        ):
+            assert refuses(mechanism, data, *arguments, noise) == is_refused
+    facts = PublicFacts(3, 2, 2, 1.4, 0.4, Logistic(), "add_remove", 1.0)
+    ((draw, _),) = ExponentialMechanism("mala", certified=False, max_iter=1).plan(facts, 1.0, 1e-3).questions
+    data = Problem(X, np.array([1.0, -1.0, 1.0]), Logistic(), data_norm=1.4, intercept=0.4)
+    assert not refuses(draw, data, noise)
+    assert refuses(replace(draw, gradient_bound=0.999 * draw.gradient_bound), data, noise)

@@ -5,6 +5,10 @@ FIRST_OUTPUT_ONLY = (
     "columns = [self._release_output(problem.output(k), noise) if k == 0 else certified_minimum(problem.output(k), "
     "self.ridge, problem.output(k).zeros(), self.tolerance, lambda norm: 0.0) for k in range(self.n_outputs)]"
 )
+DRAWN_AND_NOT_USED = (
+    EACH_OUTPUT + "; columns[1:] = [certified_minimum(problem.output(k), self.ridge, problem.output(k).zeros(), "
+    "self.tolerance, lambda norm: 0.0) for k in range(1, self.n_outputs)]"
+)
 TWO = '"replace_one": 2'
 LINEAR = "linear = draw(size, self.linear_scale)"
 STEP_NOISE = "gradient += noise.normal(gradient.shape, scale) + self.ridge * weights"
@@ -57,6 +61,15 @@ MUTATIONS = {
     ],
     # -- noise
     "mechanisms.noise": [
+        ("os.urandom(8 * prod(shape))", "os.urandom(8) * prod(shape)", "laws: system"),
+        ("os.urandom(8 * prod(shape))", "bytes(range(8)) * prod(shape)", "laws: system"),
+        ("self._one_normal((2, *_shape(size))).sum(axis=0) * sqrt(0.5)",
+         "self._one_normal((1, *_shape(size))).sum(axis=0) * sqrt(0.5)", "laws: system"),
+        ("return ndtri(tail) * (", "return ndtri(tail) * abs(", "laws: system"),
+        ("-np.log(tail), -np.log1p(-tail))", "-np.log(tail), -np.log(tail))", "laws: system"),
+        ("return self._generator.standard_normal(size)", "return np.random.default_rng(1).standard_normal(size)",
+         "laws: seeded"),
+        ("np.random.default_rng(sequence.spawn(1)[0])", "np.random.default_rng(sequence)", "streams"),
         ("return scale * self.standard_normal(size)", "return 0.5 * scale * self.standard_normal(size)",
          "moments: gradient, 1, add_remove"),
         ("return scale * self.standard_normal(size)", "return scale * self.standard_normal(1) * np.ones(size)",
@@ -102,12 +115,14 @@ MUTATIONS = {
         ("return self.matrix.T @ gradient if", "return 0.1 * self.matrix.T @ gradient if", "whitened_gradients"),
         ("rounding = self.condition * ", "rounding = ", "rounding"),
         (" + 2 * self.n_samples * self._stretch", "", "rounding"),
+        ("if whitener.condition > self.condition:", "if False:", "guards"),
         ("sqrt((top + ridge) / ridge)", "sqrt(top / ridge) / 2", "whitener"),
         ("self.scales = 1 / np.sqrt(values + ridge)", "self.scales = 1 / np.sqrt(values + 2 * ridge)", "whitener"),
     ],
     "mechanisms.second_moment": [
         ("exact = sqrt(contributions(self.neighbours))", "exact = 1.0", "moments_of_rows"),
         ("exact = sqrt(contributions(self.neighbours))", "exact = contributions(self.neighbours)", "moments_of_rows"),
+        ("if problem.row_bound > self.row_norm:", "if False:", "guards"),
         ("self.row_norm**2 * (exact", "self.row_norm * (exact", "release: second moment, add_remove"),
         ("sqrt(2) * gram[upper]", "gram[upper]", "release: second moment, add_remove"),
         ("sqrt(2) * gram[upper]", "2 * gram[upper]", "moments_of_rows"),
@@ -146,6 +161,9 @@ MUTATIONS = {
          "release: long hidden descent, 1, add_remove"),
         ("self.smoothness, self.n_steps)", "self.smoothness / 2, self.n_steps)", "fit: gd, last, long steps"),
         ("contraction_gap(step * ridge), ", "1.0, ", "last_iterate"),
+        ("problem.loss.gradient_bound(problem.n_outputs) * problem.row_bound", "problem.row_bound", "guards"),
+        ("problem.loss.gradient_bound(problem.n_outputs) * problem.row_bound",
+         "problem.loss.gradient_bound(problem.n_outputs)", "guards"),
         ("for _ in range(self.n_steps):", "for _ in range(self.n_steps + 1):", "last_iterate"),
         ("weights - self.step * gradient,", "weights - 2 * self.step * gradient,", "last_iterate"),
     ],
@@ -156,9 +174,7 @@ MUTATIONS = {
         # one vector for all outputs
         (LINEAR, "linear = noise.__dict__.setdefault('kept', []) or noise.kept.append(draw(size, self.linear_scale)) "
          "or noise.kept; linear = linear[0]", "release: objective, 3, add_remove"),
-        # drawn, and used by the first output alone
-        (LINEAR, LINEAR + "; linear = linear * (problem.targets[0] == problem.targets[1])",
-         "release: objective, 3, replace_one"),
+        (EACH_OUTPUT, DRAWN_AND_NOT_USED, "release: objective, 3, replace_one"),
         ("linear, self.tolerance, allowance)", "0 * linear, self.tolerance, allowance)",
          "release: pure objective, 1, add_remove"),
         (LINEAR, "linear = draw(size, self.linear_scale / 2)", "pure_objective"),
@@ -222,8 +238,10 @@ MUTATIONS = {
     ],
     # -- draws from a density
     "mechanisms.exponential_sampling": [
+        ("if problem.loss.slope_bound * problem.row_bound > ", "if False and 1 > ", "guards"),
         (EACH_OUTPUT, FIRST_OUTPUT_ONLY, "draws: rejection / 3 / 200"),
         (EACH_OUTPUT, FIRST_OUTPUT_ONLY, "sampler: metropolis / 3"),
+        (EACH_OUTPUT, DRAWN_AND_NOT_USED, "sampler: proximal / 3"),
         (EACH_OUTPUT, "columns = [self._release_output(problem.output(0), noise)] * self.n_outputs",
          "draws: proximal / 3 / 200"),
         ("contributions(self.neighbours) * self.n_outputs * self.record_range",
