@@ -18,7 +18,8 @@ from mutations import MUTATIONS
 from test_noise import test_gamma_vector_has_gamma_norm_and_uniform_direction as check_gamma_vector
 from test_noise import test_laws as check_univariate_laws
 from test_noise_decides import check_choice, check_draws, check_every_draw_of_a_sampler_counts, check_search
-from test_noise_reaches import check_blocks, check_covariance, check_reaches, check_streams
+from test_noise_laws import check_blocks, check_covariance, check_streams
+from test_noise_reaches import check_reaches
 
 from dpskl.mechanisms.noise import SeededNoise, SystemNoise
 

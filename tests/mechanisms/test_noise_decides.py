@@ -10,6 +10,7 @@ import pytest
 from conftest import Tape
 from scipy.special import log_softmax
 from scipy.stats import norm
+from test_noise_laws import check_moments
 from test_noise_reaches import (
     CODES,
     OUTPUTS,
@@ -19,7 +20,6 @@ from test_noise_reaches import (
     D,
     N,
     P,
-    check_moments,
     problem_of,
     rows_of,
     shaped,
