@@ -207,15 +207,25 @@ def calibrate_perturbed_objective(
     delta : float
         In [0, 1).
     neighbours : {"add_remove", "replace_one"}
+
+    Raises
+    ------
+    ValueError
+        If the determinants leave nothing of ``epsilon`` for the linear term.
     """
     L, B = loss.slope_bound * row_norm, loss.curvature_bound * row_norm**2
     size = n_features + intercept
     shift = log1p(B / ridge)
     is_pure = delta == 0
+    free = epsilon / n_outputs * (1 - 1e-12) - shift
+    if not free > 0:
+        raise ValueError(
+            f"ridge={ridge:g} uses up the whole budget epsilon={epsilon:g}: {n_outputs} log(1 + {B:g} / ridge) is "
+            f"{n_outputs * shift:g}, and noise needs the rest; lower ridge_share or C"
+        )
     if epsilon == inf:
         linear_scale = typical_norm = m = 0.0
     elif is_pure:
-        free = epsilon / n_outputs * (1 - 1e-12) - shift
         m = _OUTPUT_SHARE * free
         linear_scale = contributions(neighbours) * L / (free - m)
         typical_norm = linear_scale * float(gammainccinv(size, _TAIL))

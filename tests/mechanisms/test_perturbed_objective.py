@@ -5,10 +5,9 @@ from math import log1p, sqrt
 
 import numpy as np
 import pytest
+from laws_by_quadrature import cell_masses, delta_of, lower_delta_of_power
 from scipy.optimize import minimize
-from scipy.signal import fftconvolve
 from scipy.special import expit
-from scipy.stats import norm
 
 from dpskl.accounting import ReplaceOneObjectiveCost, gaussian_delta
 from dpskl.mechanisms import minimiser
@@ -17,21 +16,7 @@ from dpskl.mechanisms.noise import SeededNoise
 from dpskl.mechanisms.perturbed_objective import calibrate_perturbed_objective
 from dpskl.records.losses import HuberHinge, Logistic, Softmax
 from dpskl.records.problem import Problem
-
-
-def cell_masses(x, loss, ridge, sigma, edges):
-    """Exact probabilities of the cells between ``edges`` for the one-dimensional minimiser; ``x`` holds y * row.
-
-    The minimiser lies below ``w`` where the gradient at ``w`` exceeds 0, and that gradient increases in ``w``.
-    """
-    gradient = ridge * edges + (x * loss.slope(np.multiply.outer(edges, x))).sum(axis=1)
-    cdf = np.concatenate([[0.0], norm.cdf(gradient / sigma), [1.0]])
-    sf = np.concatenate([[1.0], norm.sf(gradient / sigma), [0.0]])
-    return np.where(cdf[1:] < 0.5, np.diff(cdf), -np.diff(sf))
-
-
-def delta_of(p, q, epsilon):
-    return np.maximum(p - np.exp(epsilon) * q, 0).sum()
+from dpskl.solvers import ObjectivePerturbation, PublicFacts
 
 
 @pytest.mark.parametrize("loss", [Logistic(), HuberHinge(0.5), HuberHinge(0.05)], ids=repr)
@@ -69,20 +54,6 @@ def test_without_the_shift_the_profile_is_violated():
     exact = delta_of(p, q, epsilon)
     assert exact > 100 * gaussian_delta(1 / sigma, epsilon)
     assert exact <= gaussian_delta(1 / sigma, epsilon - log1p(loss.curvature_bound / ridge))
-
-
-def lower_delta_of_power(p, q, K, epsilon, width=1e-3):
-    """A lower bound on delta of K independent copies: losses rounded down to a grid, then convolved."""
-    keep = (p > 0) & (q > 0)
-    loss = np.floor(np.log(p[keep] / q[keep]) / width).astype(int)
-    offset = loss.min()
-    mass = np.bincount(loss - offset, weights=p[keep])
-    total = np.ones(1)
-    for _ in range(K):
-        total = np.maximum(fftconvolve(total, mass), 0)
-    losses = (np.arange(len(total)) + K * offset) * width
-    over = losses > epsilon
-    return (total[over] * -np.expm1(epsilon - losses[over])).sum()
 
 
 def test_one_logarithm_for_all_classes_is_false_and_one_each_is_true():
@@ -207,6 +178,23 @@ def test_calibration_meets_the_budget_from_below(epsilon, delta, n_outputs, neig
     halved = dataclasses.replace(mechanism, linear_scale=mechanism.linear_scale / 2)
     if n_outputs == 1 or neighbours == "add_remove" or delta == 0:
         assert halved.cost.epsilon(delta) > 1.2 * mechanism.cost.epsilon(delta)
+
+
+@pytest.mark.parametrize("delta", [0, 1e-6])
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_determinants_that_leave_nothing_are_refused(n_outputs, delta):
+    """A budget for noise of 0 or less would make a scale that is infinite or negative, and a cost that looks right."""
+    for below in (0.5, 1 - 1e-13, 1.0):
+        ridge = 0.25 / np.expm1(1.0 / n_outputs) * below
+        with pytest.raises(ValueError, match=r"ridge=.* uses up the whole budget epsilon=1.*ridge_share or C"):
+            calibrated(ridge=ridge, n_outputs=n_outputs, delta=delta)
+    just_enough = calibrated(ridge=0.25 / np.expm1((1 - 1e-9) / n_outputs), n_outputs=n_outputs, delta=delta)
+    assert just_enough.linear_scale > 0
+    assert just_enough.output_scale > 0
+    for share in (1 - 1e-12, 1 - 1e-13, 1 - 1e-16):
+        facts = PublicFacts(1000, 5, 2 if n_outputs == 1 else 3, 1.0, 0.3, Logistic(), "add_remove", 1e9)
+        with pytest.raises(ValueError, match="ridge_share"):
+            ObjectivePerturbation(ridge_share=share).plan(facts, 1.0, delta)
 
 
 def random_problem(loss, n=300, d=6, seed=0, scale=1.0):

@@ -1,0 +1,380 @@
+"""Noise reaches every coordinate, output and step, each its own: releases against references made of the same draws.
+
+A reference here is numpy on rows that are written out; it knows no code of dpskl. It is given the draws in units of
+their scale and multiplies them by scales that are worked out by hand, so an output without noise, a draw that is used
+twice, a step that forgets its noise or a scale that is off changes the answer and not the reference.
+"""
+
+from dataclasses import dataclass
+from math import exp, floor, log1p, log2, sqrt
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Tape
+from scipy.special import expit, softmax
+
+from dpskl.accounting import gaussian_mu
+from dpskl.mechanisms.gradient import GaussianGradient
+from dpskl.mechanisms.hidden_descent import HiddenDescent
+from dpskl.mechanisms.noisy_count import NoisyCount, NoisyHistogram
+from dpskl.mechanisms.perturbed_objective import calibrate_perturbed_objective
+from dpskl.mechanisms.perturbed_output import PerturbedOutput
+from dpskl.mechanisms.poisson_sample import PoissonSample
+from dpskl.mechanisms.second_moment import SecondMoment
+from dpskl.mechanisms.stable_training import ExactMinimum, FullGradientDescent, PermutedSGD
+from dpskl.mechanisms.whitened_gradient import WhitenedGradient, Whitener, whitener_condition
+from dpskl.records.losses import Logistic, Softmax
+from dpskl.records.problem import Problem
+
+N, D, NORM, C = 12, 3, 1.4, 0.4  # records, features, data_norm, intercept
+P, ROW = D + 1, sqrt(NORM**2 + C * C)
+RELATIONS = {"add_remove": 1, "replace_one": 2}
+OUTPUTS = [1, 3]
+GRID = 3e-6  # of what releases are rounded to, in units of their noise
+RNG = np.random.default_rng(31)
+X = RNG.normal(size=(N, D)) * 10.0 ** RNG.uniform(-1, 1, size=(N, 1))
+CODES = RNG.permutation(np.arange(N) % 3)
+WEIGHTS = RNG.normal(size=(P, 3))
+
+# -- the same data without dpskl ------------------------------------------------------------------------
+
+
+def rows_of(kind):
+    """The design: rows cut to length NORM with a constant, or brought to length NORM with it."""
+    if kind == "clip":
+        return np.column_stack([X * np.minimum(1, NORM / np.linalg.norm(X, axis=1, keepdims=True)), np.full(N, C)])
+    design = np.column_stack([X, np.full(N, C)])
+    return design * (NORM / np.linalg.norm(design, axis=1, keepdims=True))
+
+
+def signs_of(K):
+    return np.where(CODES == 1, 1.0, -1.0)[:, None] if K == 1 else np.where(CODES[:, None] == np.arange(3), 1.0, -1.0)
+
+
+def record_gradients(design, w, K, kind):
+    """Gradients of the records, shape (n, P, K)."""
+    scores = design @ w
+    if K > 1 and kind == "softmax":
+        residuals = softmax(scores, axis=1) - np.eye(3)[CODES]
+    else:
+        residuals = -signs_of(K) * expit(-signs_of(K) * scores)
+    return design[:, :, None] * residuals[:, None, :]
+
+
+def clipped_sum(gradients, clip, matrix=None):
+    """Sum of gradients, each cut to a norm; of whitened gradients where there is a matrix."""
+    moved = gradients if matrix is None else np.einsum("pq,npk->nqk", matrix, gradients)
+    norms = np.sqrt((moved**2).sum(axis=(1, 2), keepdims=True))
+    return (moved * np.minimum(1, clip / norms)).sum(axis=0)
+
+
+def minimum(design, K, kind, ridge, linear=0.0):
+    """Newton's method with explicit Hessians, one output after the other or all of a softmax together."""
+    w = np.zeros((P, K))
+    for _ in range(60):
+        gradient = record_gradients(design, w, K, kind).sum(axis=0) + ridge * w + linear
+        scores = design @ w
+        if K > 1 and kind == "softmax":
+            p = softmax(scores, axis=1)
+            inner = np.einsum("nk,kl->nkl", p, np.eye(K)) - np.einsum("nk,nl->nkl", p, p)
+        else:
+            inner = np.einsum("nk,kl->nkl", expit(scores) * expit(-scores), np.eye(K))
+        hessian = np.einsum("np,nq,nkl->pkql", design, design, inner).reshape(P * K, P * K)
+        w = w - np.linalg.solve(hessian + ridge * np.eye(P * K), gradient.ravel()).reshape(P, K)
+    return w
+
+
+def problem_of(K, kind="softmax", rows="clip"):
+    loss = Softmax() if K > 1 and kind == "softmax" else Logistic()
+    codes = CODES if K > 1 else CODES == 1
+    return Problem(X, loss.encode(codes, max(K, 2)), loss, data_norm=NORM, intercept=C, n_outputs=K, rows=rows)
+
+
+def shaped(w, K):
+    return w[:, 0] if K == 1 else w
+
+
+# -- cases: a release, the scales that it should draw with, and what it should be ----------------------------
+
+
+@dataclass
+class Case:
+    """``expected`` takes the draws in units of their scale; releases may be off by ``accuracy``."""
+
+    release: Any
+    draws: list[tuple[str, int, float]]
+    expected: Any
+    accuracy: float
+    rounded: float  # the scale of the noise on whose grid releases lie, 0 where they do not
+    mechanism: Any
+    sensitivity: float
+
+
+def gradient_case(K, neighbours):
+    w, scale = shaped(WEIGHTS[:, :K], K), RELATIONS[neighbours] * 0.4 / 0.7
+    problem, mechanism = problem_of(K), GaussianGradient(0.4, 0.7, neighbours, N, D)
+    exact = clipped_sum(record_gradients(rows_of("clip"), WEIGHTS[:, :K], K, "softmax"), 0.4)
+    return Case(
+        lambda noise: mechanism.release(problem, w, noise),
+        [("normal", P * K, scale)],
+        lambda units: shaped(exact + scale * units[0].reshape(P, K), K),
+        GRID * scale,
+        scale,
+        mechanism,
+        0.7 * scale,
+    )
+
+
+def whitened_case(K, neighbours, is_diagonal=False):
+    scale, design = RELATIONS[neighbours] / 0.7, rows_of("sphere")
+    moment = design.T @ design / N
+    whitener = Whitener(np.diag(moment).copy() if is_diagonal else moment, 0.01, NORM**2)
+    mechanism = WhitenedGradient(0.7, whitener_condition(0.01, NORM**2), neighbours, N, D)
+    problem, W = problem_of(K, rows="sphere"), np.diag(whitener.matrix) if is_diagonal else whitener.matrix
+    v = np.linalg.solve(W, WEIGHTS[:, :K])
+    exact = clipped_sum(record_gradients(design, WEIGHTS[:, :K], K, "softmax"), 0.5, W) / 0.5
+    return Case(
+        lambda noise: mechanism.release(problem, whitener, 0.5, shaped(v, K), noise),
+        [("normal", P * K, scale)],
+        lambda units: shaped(exact + scale * units[0].reshape(P, K), K),
+        GRID * scale,
+        scale,
+        mechanism,
+        0.7 * scale,
+    )
+
+
+def moment_case(is_diagonal, neighbours):
+    mechanism = SecondMoment(NORM, 0.7, is_diagonal, neighbours, N, D)
+    scale, problem = NORM**2 * sqrt(RELATIONS[neighbours]) / 0.7, problem_of(1, rows="sphere")
+    design = rows_of("sphere")
+
+    def expected(units):
+        if is_diagonal:
+            return (design**2).sum(axis=0) + scale * units[0]
+        noise = np.diag(units[0][:P])
+        noise[np.triu_indices(P, 1)] = noise.T[np.triu_indices(P, 1)] = units[0][P:] / sqrt(2)
+        return design.T @ design + scale * noise
+
+    size = P if is_diagonal else P * (P + 1) // 2
+    return Case(
+        lambda noise: mechanism.release(problem, noise),
+        [("normal", size, scale)],
+        expected,
+        GRID * scale,
+        scale * is_diagonal,
+        mechanism,
+        0.7 * scale,
+    )
+
+
+def hidden_case(K, neighbours, is_long=False):
+    T, ridge, mu, radius = 5, 2.0, 0.7, 2.0
+    bound = ROW * (1 if K == 1 else sqrt(2))
+    smoothness = N * ROW**2 / (4 if K == 1 else 2)
+    # the most curved data set contracts by 0.95 only, or the penalty decides
+    step = 1.95 / (ridge + smoothness) if is_long else 0.06
+    clip = 0.5 * bound if K == 1 else bound  # several outputs must not be clipped
+    mechanism = HiddenDescent(clip, mu, step, ridge, smoothness, T, radius, neighbours, N, D)
+    c = max(abs(1 - step * ridge), abs(1 - step * (ridge + smoothness)))
+    scale = RELATIONS[neighbours] * clip / mu * sum(c**k for k in range(T)) / sqrt(sum(c ** (2 * k) for k in range(T)))
+    problem = problem_of(K)
+
+    def expected(units):
+        w = np.zeros((P, K))
+        for unit in units:
+            gradient = clipped_sum(record_gradients(rows_of("clip"), w, K, "softmax"), clip)
+            w = w - step * (gradient + ridge * w + scale * unit.reshape(P, K))
+            w *= min(1, radius / np.linalg.norm(w))
+        return shaped(w, K)
+
+    return Case(
+        lambda noise: mechanism.release(problem, noise),
+        [("normal", P * K, scale)] * T,
+        expected,
+        GRID * step * scale,
+        step * scale,
+        mechanism,
+        RELATIONS[neighbours] * clip,
+    )
+
+
+def objective_case(K, neighbours, delta):
+    epsilon, ridge = 3.0, 4.0
+    problem = problem_of(K, "one-vs-rest")
+    mechanism = calibrate_perturbed_objective(
+        Logistic(), row_norm=ROW, ridge=ridge, n_outputs=K, n_samples=N, n_features=D, intercept=True,
+        epsilon=epsilon, delta=delta, neighbours=neighbours,
+    )  # fmt: skip
+    a, changed = log1p(ROW**2 / 4 / ridge), RELATIONS[neighbours]
+    # 3 % of each output's budget are for the distance to the exact minimum
+    if delta == 0:
+        free = epsilon / K - a
+        linear, m = changed * ROW / (0.97 * free), 0.03 * free
+    else:
+        if neighbours == "add_remove":
+            mu = gaussian_mu(epsilon - K * a, delta) / sqrt(K)
+        else:
+            mu = gaussian_mu(epsilon / K - a, delta / K * exp(-a)) / 2
+        linear, m = ROW / (mu * sqrt(1 - 0.03**2)), 0.03 * mu
+    output = 2 * mechanism.tolerance / (ridge * m)
+    law = "normal" if delta else "gamma"
+
+    def expected(units):
+        b = linear * np.stack(units[::2], axis=1)
+        w = minimum(rows_of("clip"), K, "one-vs-rest", ridge, b)
+        return shaped(w + output * np.stack(units[1::2], axis=1), K)
+
+    draws = [(law, P, linear), (law, P, output)] * K
+    return Case(
+        lambda noise: mechanism.release(problem, noise),
+        draws,
+        expected,
+        mechanism.tolerance / ridge,
+        output,
+        mechanism,
+        changed * ROW,
+    )
+
+
+def output_case(method, K, neighbours, is_pure):
+    ridge, budget, changed = 5.0, 0.7, RELATIONS[neighbours]
+    L, B = ROW * (1 if K == 1 else sqrt(2)), ROW**2 / (4 if K == 1 else 2)
+    common, design = (L, B, ridge, N, D, K), rows_of("clip")
+    T, b, passes, lam = 6, 5, 2, ridge / N
+    step = 1.96 / (B + lam) if "long" in method else 0.4  # the most curved data set contracts by 0.96 only
+    c = max(abs(1 - step * lam), abs(1 - step * (lam + B)))
+    if method == "exact":
+        training = ExactMinimum(*common, loss_at_zero=log1p(K - 1 or 1), n_problems=1)
+        distance = changed * L / ridge
+    elif method.startswith("gd"):
+        training = FullGradientDescent(*common, step=step, n_steps=T)
+        distance = changed * step * L / N * sum(c**k for k in range(T))
+    elif method == "psgd":
+        training = PermutedSGD(*common, batch_size=b, n_passes=passes, step=None)
+        distance = changed * L / b * min(1 / (lam * 3), passes / (B + lam))
+    else:
+        training = PermutedSGD(*common, batch_size=b, n_passes=passes, step=step)
+        distance = changed * step * L / b * sum(c ** (3 * k) for k in range(passes))
+    mechanism, problem, scale = PerturbedOutput(training, budget, is_pure, neighbours), problem_of(K), distance / budget
+
+    def trained(order):
+        if method == "exact":
+            return minimum(design, K, "softmax", ridge)
+        w = np.zeros((P, K))
+        if method.startswith("gd"):
+            for _ in range(T):
+                w = w - step * (record_gradients(design, w, K, "softmax").sum(axis=0) / N + lam * w)
+            return w
+        batches, total = [order[:5], order[5:10], order[10:]] * passes, 0
+        for t, batch in enumerate(batches, start=1):
+            eta = min(1 / (B + lam), 1 / (lam * t)) if method == "psgd" else step
+            w = w - eta * (record_gradients(design, w, K, "softmax")[batch].sum(axis=0) / b + lam * w)
+            total = total + w
+        return w if method == "psgd" else total / len(batches)
+
+    order = [("exponential", N, 1.0)] if method.startswith("psgd") else []
+    draws = [*order, ("gamma" if is_pure else "normal", P * K, scale)]
+
+    def expected(units):
+        return shaped(trained(np.argsort(units[0])) + scale * units[-1].reshape(P, K), K)
+
+    return Case(
+        lambda noise: mechanism.release(problem, noise), draws, expected, GRID * scale, scale, mechanism, distance
+    )
+
+
+def count_case(delta):
+    mechanism = NoisyCount(0.5, delta)
+    scale = 2.0 if delta == 0 else 1 / gaussian_mu(0.5, delta)
+    law = "laplace" if delta == 0 else "normal"
+    return Case(
+        lambda noise: np.array(mechanism.release(17, noise)),
+        [(law, 1, scale)],
+        lambda units: 17 + scale * units[0][0],
+        GRID * scale,
+        scale,
+        mechanism,
+        1.0,
+    )
+
+
+def histogram_case(neighbours):
+    mechanism, counts, scale = NoisyHistogram(0.5, neighbours), np.array([3, 0, 9, 4]), RELATIONS[neighbours] / 0.5
+    return Case(
+        lambda noise: mechanism.release(counts, noise),
+        [("laplace", 4, scale)],
+        lambda units: counts + scale * units[0],
+        GRID * scale,
+        scale,
+        mechanism,
+        0.5 * scale,
+    )
+
+
+def sampled_case(K):
+    rate, scale = 0.4, 0.4 / 0.7
+    w, problem = shaped(WEIGHTS[:, :K], K), problem_of(K)
+    mechanism = PoissonSample(GaussianGradient(0.4, 0.7, "add_remove", N, D), rate)
+    helping = int(N * rate + 10 * sqrt(N * rate) + 20)
+
+    def expected(units):
+        members = np.cumsum(np.floor(units[0] / -log1p(-rate)) + 1).astype(int) - 1
+        members = members[members < N]
+        gradients = record_gradients(rows_of("clip"), WEIGHTS[:, :K], K, "softmax")[members]
+        return shaped(clipped_sum(gradients, 0.4), K) + scale * units[1]
+
+    draws = [("sample", helping, 1.0), ("normal", P * K, scale)]
+    return Case(
+        lambda noise: mechanism.release(problem, w, noise), draws, expected, GRID * scale, scale, mechanism, 0.4
+    )
+
+
+CASES = {}
+for _relation in RELATIONS:
+    for _K in OUTPUTS:
+        CASES[f"gradient, {_K}, {_relation}"] = gradient_case, (_K, _relation)
+        CASES[f"whitened gradient, {_K}, {_relation}"] = whitened_case, (_K, _relation)
+        CASES[f"hidden descent, {_K}, {_relation}"] = hidden_case, (_K, _relation)
+        CASES[f"long hidden descent, {_K}, {_relation}"] = hidden_case, (_K, _relation, True)
+        CASES[f"objective, {_K}, {_relation}"] = objective_case, (_K, _relation, 1e-6)
+        CASES[f"pure objective, {_K}, {_relation}"] = objective_case, (_K, _relation, 0)
+        for _method in ("exact", "gd", "gd long", "psgd", "psgd constant", "psgd long"):
+            CASES[f"output, {_method}, {_K}, {_relation}"] = output_case, (_method, _K, _relation, False)
+        CASES[f"pure output, {_K}, {_relation}"] = output_case, ("exact", _K, _relation, True)
+    CASES[f"diagonally whitened gradient, {_relation}"] = whitened_case, (3, _relation, True)
+    CASES[f"second moment, {_relation}"] = moment_case, (False, _relation)
+    CASES[f"diagonal moment, {_relation}"] = moment_case, (True, _relation)
+    CASES[f"histogram, {_relation}"] = histogram_case, (_relation,)
+for _K in OUTPUTS:
+    CASES[f"sampled gradient, {_K}"] = sampled_case, (_K,)
+CASES["count"], CASES["Gaussian count"] = (count_case, (0,)), (count_case, (1e-6,))
+
+
+def check_reaches(name):
+    """The draws have the stated law, number and scale, and the release is what they make of it."""
+    make, arguments = CASES[name]
+    case, releases = make(*arguments), []
+    for seed in (1, 2):
+        tape = Tape(seed)
+        released = case.release(tape)
+        # what the guarantee tells
+        assert case.mechanism.sensitivity == pytest.approx(case.sensitivity, rel=2e-6)
+        assert any(case.mechanism.noise_scale == pytest.approx(draw[2], rel=2e-6) for draw in case.draws)
+        if case.rounded:
+            places = released * 2.0 ** (20 - floor(log2(case.rounded)))
+            np.testing.assert_array_equal(places, np.round(places))
+        assert [(draw.law, draw.size) for draw in tape.draws] == [draw[:2] for draw in case.draws]
+        np.testing.assert_allclose([draw.scale for draw in tape.draws], [draw[2] for draw in case.draws], rtol=2e-6)
+        expected = case.expected([draw.unit for draw in tape.draws])
+        assert released.shape == np.shape(expected)
+        np.testing.assert_allclose(released, expected, rtol=0, atol=case.accuracy)
+        releases.append(released)
+    # asked again the same source answers with other noise
+    assert not np.isclose(case.release(tape), released, rtol=0, atol=3 * case.accuracy).any()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_release_is_what_its_draws_make_of_it(name):
+    check_reaches(name)

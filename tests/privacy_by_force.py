@@ -1,0 +1,382 @@
+"""Privacy measured: what neighbouring data sets do to a release, against what the release says that it costs.
+
+Every check passes on dpskl as it is and raises AssertionError where it promises too much, or pays twice. Shifts are
+measured under common random numbers; laws of one weight are the subject of laws_by_quadrature.
+"""
+
+from dataclasses import replace
+from itertools import product
+from math import exp, inf, log, sqrt
+
+import numpy as np
+import pytest
+from conftest import Tape
+from scipy.stats import chi, gamma, norm
+
+from dpskl.mechanisms.gradient import GaussianGradient
+from dpskl.mechanisms.hidden_descent import HiddenDescent
+from dpskl.mechanisms.noisy_count import NoisyCount, NoisyHistogram
+from dpskl.mechanisms.perturbed_objective import calibrate_perturbed_objective
+from dpskl.mechanisms.perturbed_output import PerturbedOutput
+from dpskl.mechanisms.second_moment import SecondMoment
+from dpskl.mechanisms.selection import selection_spread
+from dpskl.mechanisms.stable_training import ExactMinimum, FullGradientDescent, PermutedSGD
+from dpskl.mechanisms.whitened_gradient import WhitenedGradient, Whitener, whitener_condition
+from dpskl.records.losses import Hinge, HuberHinge, Logistic, Softmax
+from dpskl.records.problem import Problem
+from dpskl.solvers import ExponentialMechanism, GradientDescent, OutputPerturbation, PublicFacts
+
+NEIGHBOURS = ("add_remove", "replace_one")
+# Below 1 - h the Huber hinge is a straight line: weights that stay small see a linear loss, whose laws are exact.
+STRAIGHT = HuberHinge(0.5)
+
+
+def problem_of(X, codes, loss, K, intercept=0.3, rows="clip"):
+    targets = loss.encode(np.asarray(codes), max(K, 2))
+    return Problem(np.asarray(X, float), targets, loss, data_norm=1.0, intercept=intercept, n_outputs=K, rows=rows)
+
+
+# -- Gaussian releases: the shift in units of the noise ---------------------------------------------------------
+
+
+def record_pairs(K, trials=60):
+    """Rows, labels and weights of four records; the first is absent, or exchanged for the last, often for the worst."""
+    rng = np.random.default_rng(2)
+    for trial in range(trials):
+        X, codes = rng.normal(size=(4, 2)) * 10.0 ** rng.uniform(-1, 2, size=(4, 1)), rng.integers(0, max(K, 2), 4)
+        w = rng.normal(size=(3, K)) * 10.0 ** rng.uniform(-1, 1)
+        if trial % 3 == 0:  # almost one row twice, with two labels, both of them wrong
+            X[0], X[3] = [1e-2, 50.0], [-1e-2, 50.0]
+            codes[0], codes[3] = 0, 1
+            w[:] = 0
+            w[0] = 1e6 if K == 1 else [-1e6, 1e6, 0]
+            if K == 1:
+                codes[0], codes[3] = (0, 1)
+        if trial % 3 == 1:  # rows on different axes
+            X[0], X[3] = [7.0, 0.0], [0.0, 7.0]
+        yield X, codes, w
+
+
+def _kept(neighbours):
+    """Indices of the records of two neighbouring data sets."""
+    return (slice(0, 3), slice(1, 3)) if neighbours == "add_remove" else (slice(0, 3), slice(1, 4))
+
+
+def _measure(question, pairs, mu, least=0.9):
+    """``question(pair)`` returns two releases and the scale of their noise."""
+    worst = 0.0
+    for pair in pairs:
+        first, second, scale = question(pair)
+        worst = max(worst, float(np.linalg.norm((first - second) / scale)))
+    assert worst <= mu * (1 + 1e-5)  # of which the grid of releases takes a part
+    assert worst >= least * mu
+
+
+def _both(mechanism, problems, arguments=()):
+    """Two releases with the same noise, and its scale."""
+    tapes = [Tape(1), Tape(1)]
+    first, second = (mechanism.release(p, *arguments, tape) for p, tape in zip(problems, tapes, strict=True))
+    assert [d.scale for d in tapes[0].draws] == [d.scale for d in tapes[1].draws]  # data do not choose the noise
+    return first, second, tapes[0].draws[-1].scale
+
+
+def check_gradients():
+    for K, neighbours, clip in product((1, 3), NEIGHBOURS, (0.3, inf)):
+        loss = Logistic() if K == 1 else Softmax()
+        bound = min(clip, sqrt(1.09) * (1 if K == 1 else sqrt(2)))
+        mechanism = GaussianGradient(bound, 0.8, neighbours, 3, 2)
+
+        def question(pair, mechanism=mechanism, K=K, loss=loss, neighbours=neighbours):
+            X, codes, w = pair
+            problems = [problem_of(X[rows], codes[rows], loss, K) for rows in _kept(neighbours)]
+            return _both(mechanism, problems, (w[:, 0] if K == 1 else w,))
+
+        _measure(question, record_pairs(K), mechanism.cost.mu, 0.85)
+
+
+def check_whitened_gradients():
+    for K, neighbours, is_diagonal in product((1, 3), NEIGHBOURS, (True, False)):
+        loss = Hinge() if K == 1 else Softmax()
+        mechanism = WhitenedGradient(0.8, whitener_condition(1e-2, 1.0), neighbours, 3, 2)
+        moment = np.diag([0.5, 0.1, 1e-3])
+        turn = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
+        whitener = Whitener(np.diag(moment).copy() if is_diagonal else turn @ moment @ turn.T, 1e-2, 1.0)
+        W = np.diag(whitener.matrix) if is_diagonal else whitener.matrix
+
+        def question(pair, mechanism=mechanism, K=K, loss=loss, neighbours=neighbours, whitener=whitener, W=W):
+            X, codes, w = pair
+            problems = [problem_of(X[rows], codes[rows], loss, K, rows="sphere") for rows in _kept(neighbours)]
+            v = np.linalg.solve(W, w)
+            return _both(mechanism, problems, (whitener, 0.5, v[:, 0] if K == 1 else v))
+
+        _measure(question, record_pairs(K), mechanism.cost.mu, 0.8)
+
+
+def check_moments_of_rows():
+    for neighbours, is_diagonal in product(NEIGHBOURS, (True, False)):
+        mechanism = SecondMoment(1.0, 0.8, is_diagonal, neighbours, 3, 2)
+
+        def question(pair, mechanism=mechanism, neighbours=neighbours, is_diagonal=is_diagonal):
+            X, codes, _ = pair
+            problems = [problem_of(X[rows], codes[rows], Hinge(), 1, 1e-3, "sphere") for rows in _kept(neighbours)]
+            first, second, scale = _both(mechanism, problems)
+            if is_diagonal:
+                return first, second, scale
+            # the noise of each entry of the upper triangle, by changing one number at a time
+            upper, size = np.triu_indices(3), 6
+            silent = mechanism.release(problems[0], Tape(1, {0: lambda unit: 0 * unit}))
+            response = [
+                mechanism.release(problems[0], Tape(1, {0: lambda unit, j=j: 1e3 * np.eye(size)[j]})) - silent
+                for j in range(size)
+            ]
+            assert all(np.array_equal(entry, entry.T) for entry in response)
+            spread = np.stack([entry[upper] for entry in response], axis=1) / 1e3
+            return np.linalg.solve(spread, (first - second)[upper]), 0.0, 1.0
+
+        _measure(question, record_pairs(1, 12), mechanism.cost.mu, 0.95)
+
+
+def check_trainings():
+    """Training on rows of which one may be zero, or turned round; the straight loss lets it move all the way."""
+    n, ridge, B = 6, 12.0, STRAIGHT.curvature_bound
+    common = (1.0, B, ridge, n, 2, 1)
+    for neighbours, is_pure in product(NEIGHBOURS, (False, True)):
+        for training, least in (
+            (ExactMinimum(*common, loss_at_zero=1.0, n_problems=1), 0.95),
+            (FullGradientDescent(*common, step=0.2, n_steps=5), 0.95),
+            (FullGradientDescent(*common, step=2 / (B + ridge / n), n_steps=3), 0.2),
+            (PermutedSGD(*common, batch_size=1, n_passes=2, step=None), 0.6),
+            (PermutedSGD(*common, batch_size=4, n_passes=2, step=None), 0.6),
+            (PermutedSGD(*common, batch_size=4, n_passes=2, step=0.1), 0.6),
+        ):
+            mechanism = PerturbedOutput(training, 0.8, is_pure, neighbours)
+
+            def question(position, mechanism=mechanism, neighbours=neighbours):
+                rows = np.tile([0.0, 1e-9], (n, 1))
+                rows[position] = [1.0, 0.0]
+                others = rows.copy()
+                others[position] = 0.0 if neighbours == "add_remove" else [-1.0, 0.0]
+                problems = [problem_of(data, np.ones(n, int), STRAIGHT, 1, 0.0) for data in (rows, others)]
+                return _both(mechanism, problems)
+
+            stated = mechanism.cost.pure_epsilon if is_pure else mechanism.cost.mu
+            _measure(question, range(n), stated, least)
+    check_training_of_several_outputs()
+
+
+def check_training_of_several_outputs():
+    """One-vs-rest: a record pulls in all outputs, and all weights share one noise vector."""
+    n, K, ridge = 4, 3, 30.0
+    training = ExactMinimum(sqrt(K), 1.0, ridge, n, 2, K, loss_at_zero=1.0, n_problems=K)
+    mechanism = PerturbedOutput(training, 0.8, False, "add_remove")
+
+    def question(_):
+        X = np.tile([0.0, 1e-9], (n, 1))
+        X[0] = [1.0, 0.0]
+        problems = [problem_of(data, np.zeros(n, int), STRAIGHT, K, 0.0) for data in (X, np.tile([0.0, 1e-9], (n, 1)))]
+        return _both(mechanism, problems)
+
+    _measure(question, range(1), mechanism.cost.mu, 0.95)
+
+
+def check_counts():
+    """Counts of neighbours differ by one, or two of them do; noise is independent, so ratios of laws multiply."""
+    for neighbours in NEIGHBOURS:
+        mechanism = NoisyHistogram(0.5, neighbours)
+        moved = np.array([3, 5]) - np.array([2, 5] if neighbours == "add_remove" else [2, 6])
+        tape = Tape(1)
+        mechanism.release(np.array([3, 5]), tape)
+        assert mechanism.sensitivity == np.abs(moved).sum()
+        spent = mechanism.sensitivity / tape.draws[0].scale
+        assert spent <= 0.5
+        assert spent == pytest.approx(mechanism.cost.pure_epsilon)
+        assert mechanism.noise_scale == tape.draws[0].scale
+    for delta in (0, 1e-3):
+        tape, mechanism = Tape(1), NoisyCount(0.5, delta)
+        mechanism.release(3, tape)
+        assert (mechanism.sensitivity, mechanism.noise_scale) == (1, tape.draws[0].scale)
+        x = np.linspace(-60, 60, 240_001)
+        density = np.exp(-np.abs(x) / tape.draws[0].scale) if delta == 0 else norm.pdf(x / tape.draws[0].scale)
+        density /= density.sum()
+        shifted = np.roll(density, 2000)  # by one
+        at = 0.5 if delta else 0.5 + 1e-6
+        exact = np.maximum(shifted - exp(at) * density, 0)[2000:].sum()
+        assert exact <= delta + 1e-9
+        assert abs(mechanism.cost.delta(at) - exact) < 1e-6
+        assert np.maximum(shifted - exp(0.45) * density, 0)[2000:].sum() > delta + 1e-5
+
+
+# -- the last iterate ----------------------------------------------------------------------------------------
+
+
+def check_last_iterate():
+    """Where the loss is straight the last iterate is normal: its shift, and its spread from one number at a time."""
+    for neighbours, T, ridge in product(NEIGHBOURS, (1, 4), (4.0, 0.5)):
+        n, step = 3, 0.1
+        mechanism = HiddenDescent(
+            1.0, 0.7, step, ridge, n * STRAIGHT.curvature_bound, T, inf, neighbours, n, 2,
+        )  # fmt: skip
+        X = np.array([[1.0, 0.0], [1e-9, 0.0], [1e-9, 0.0]])
+        other = X.copy()
+        other[0] = 0.0 if neighbours == "add_remove" else [-1.0, 0.0]
+        problems = [problem_of(data, np.ones(n, int), STRAIGHT, 1, 0.0) for data in (X, other)]
+        silent = dict.fromkeys(range(T), lambda unit: 0 * unit)
+        first, second = (mechanism.release(p, Tape(1, silent)) for p in problems)
+        variance = 0.0
+        for t in range(T):
+            moved = mechanism.release(problems[1], Tape(1, {**silent, t: lambda unit: 1e-3 * np.eye(unit.size)[0]}))
+            variance += ((moved - second)[0] / 1e-3) ** 2
+        assert variance > 0
+        measured = abs((first - second)[0]) / sqrt(variance)
+        assert measured <= mechanism.cost.mu * (1 + 1e-3)  # finite differences meet the grid
+        assert measured >= 0.99 * mechanism.cost.mu
+
+
+def largest_curvature(loss, K, intercept, n):
+    """Largest curvature of the sum of losses that n records can have, by differences of gradients at equal rows."""
+    row = np.array([1.0, 0.0, intercept])[: 2 + (intercept > 0)]
+    if isinstance(loss, Softmax):  # two classes as likely as each other, the third out of the question
+        codes, at, along = np.arange(n) % 2, [0.0, 0.0, -60.0], [1.0, -1.0, 0.0]
+    else:  # all records of one class, at the margin where the loss bends most
+        codes = np.full(n, 1 if K == 1 else 0)
+        margin = 0.0 if isinstance(loss, Logistic) else 1.0
+        at, along = ([margin], [1.0]) if K == 1 else ([margin, -margin, -margin], [1.0, -1.0, 1.0])
+    problem = problem_of(np.tile([1.0, 0.0], (n, 1)), codes, loss, K, intercept)
+    start, step = np.multiply.outer(row / (row @ row), at), np.multiply.outer(row, along)
+    step *= 1e-5 / np.linalg.norm(step)
+    values = [problem.gradient_sum((start + sign * step).reshape(problem.zeros().shape)) for sign in (1, -1)]
+    return float(np.linalg.norm(values[0] - values[1])) / 2e-5
+
+
+def check_smoothness():
+    """What plans count on is what the most curved data set has: intercept, all records, all outputs."""
+    for loss, K, intercept in product((Logistic(), HuberHinge(0.5)), (1, 3), (0.0, 0.3)):
+        n = 40
+        facts = PublicFacts(n, 2, 2 if K == 1 else 3, 1.0, intercept, loss, "add_remove", 0.05)
+        joint = loss if K == 1 else loss.multiclass()
+        curvature = largest_curvature(joint, K, intercept, n)
+        one = largest_curvature(loss, 1, intercept, n)
+        descent = GradientDescent(max_iter=5, iterate="last", step_size=0.5, clip_norm=10.0)
+        for solver, measured in (
+            (descent, curvature),
+            (ExponentialMechanism(max_iter=5), curvature),
+            (ExponentialMechanism("proximal", ridge=60.0), one),
+            (ExponentialMechanism("rejection"), one),
+            (ExponentialMechanism("mala", certified=False), one),
+        ):
+            ((question, _),) = solver.plan(facts, 1.0, 1e-3).questions
+            assert measured <= question.smoothness * (1 + 1e-6)
+            assert measured >= 0.99 * question.smoothness
+            row = sqrt(1 + intercept**2)
+            if isinstance(question, HiddenDescent):
+                continue
+            assert question.curvature_bound * n >= measured * (1 - 1e-6)
+            assert question.gradient_bound >= row * (1 - 1e-12)
+            assert question.loss_at_zero == float(loss.value(np.zeros(1))[0])
+            norms = [np.linalg.norm(mode) for mode in far_modes(question, loss, intercept, n)]
+            assert max(norms) <= question.mode_norm
+
+
+def far_modes(question, loss, intercept, n):
+    """Minimisers of the regularised sum for data that agree: the largest there are."""
+    for rows in (np.tile([1.0, 0.0], (n, 1)), np.eye(2)[np.arange(n) % 2]):
+        problem = problem_of(rows, np.ones(n, int), loss, 1, intercept)
+        w = problem.zeros()
+        for _ in range(400):
+            w = w - (problem.gradient_sum(w) + question.ridge * w) / (question.ridge + question.smoothness)
+        yield w
+
+
+# -- rounding ----------------------------------------------------------------------------------------------------
+
+
+def check_rounding():
+    """Sensitivities leave room for what float64 sums of a million terms may be off by, and for no more."""
+    n, d, unit = 10**6, 10, 2.0**-53
+    # each of two sums is off by n terms times one rounding for each row of a block, of which the sparse is the highest
+    sums = 2 * n * 49152 * unit
+    for neighbours in NEIGHBOURS:
+        k = {"add_remove": 1, "replace_one": 2}[neighbours]
+        D, condition = d + 1, whitener_condition(1e-4, 4.0)
+        norms = 2 * n * (D + 8) * sqrt(D) * condition * unit
+        for seen, exact, room in (
+            (GaussianGradient(3.0, 1.0, neighbours, n, d).sensitivity, 3.0 * k, 3.0 * sums),
+            (SecondMoment(2.0, 1.0, False, neighbours, n, d).sensitivity, 4.0 * sqrt(k), 4.0 * sums),
+            (selection_spread(-1.0, 2.0, neighbours, n, d), 3.0 * k, 4.0 * sums),
+            (WhitenedGradient(1.0, condition, neighbours, n, d).sensitivity, k, condition * sums + norms),
+        ):
+            assert room <= seen - exact <= 1.01 * room
+        # a minimum is certified to ten times what rounding may hide, on both data sets, in all problems
+        training = ExactMinimum(3.0, 0.5, 7.0, n, d, 4, loss_at_zero=1.0, n_problems=4)
+        certified = training.distance(neighbours) - 3.0 * k / 7.0
+        assert certified >= 2 * sqrt(4) * 10 * unit * 49152 * n * 3.0 / 7.0
+
+
+def check_whitener():
+    """The condition that rounding is paid for is that of the worst moment, and whitening inverts the moment."""
+    for ridge in (1e-4, 1.0):
+        whitener = Whitener(np.diag([4.0, 1.0, 0.0]), ridge, 4.0)
+        assert np.linalg.cond(whitener.matrix) == pytest.approx(whitener.condition)
+        assert whitener.condition == pytest.approx(whitener_condition(ridge, 4.0))
+        square = whitener.matrix @ whitener.matrix.T
+        np.testing.assert_allclose(square @ np.diag(np.array([4.0, 1.0, 0.0]) + ridge), np.eye(3), atol=1e-9)
+
+
+def check_tolerances():
+    """Minima are certified to ten times what rounding hides at the largest weights and linear terms that there are."""
+    n, d, unit, intercept, ridge = 10**6, 50, 2.0**-53, 0.3, 90.0
+    L, B, p, zero = sqrt(1.09), 1.09 / 4, d + 1, log(2)
+
+    def needed(K, weight_norm, linear_norm):
+        sums = 49152 * n * L * K + (d + 9) * n * B * weight_norm + 8 * (ridge * weight_norm + linear_norm)
+        return 10 * unit * sums
+
+    for epsilon, delta in ((1e-2, 0), (1e-2, 1e-6), (1.0, 0), (1.0, 1e-6)):
+        mechanism = calibrate_perturbed_objective(
+            Logistic(), row_norm=L, ridge=ridge, n_outputs=1, n_samples=n, n_features=d, intercept=True,
+            epsilon=epsilon, delta=delta, neighbours="add_remove",
+        )  # fmt: skip
+        # the linear term is longer than this with a probability of 1e-20
+        longest = mechanism.linear_scale * (gamma(p).isf(1e-20) if delta == 0 else chi(p).isf(1e-20))
+        # J(w) <= J(0) at the minimum
+        largest = sqrt(2 * n * zero / ridge) + 2 * longest / ridge
+        assert 1 <= mechanism.tolerance / needed(1, largest, longest) <= 1.1
+    facts = PublicFacts(n, d, 2, 1.0, intercept, Logistic(), "add_remove", 1 / ridge)
+    largest = min(sqrt(2 * n * zero / ridge), n * L / ridge)
+    ((output, _),) = OutputPerturbation(min_ridge=0).plan(facts, 1.0, 1e-6).questions
+    assert 1 <= output.training.tolerance / needed(1, largest, 0.0) <= 1.1
+    # so large a budget that noise, too, asks for no less
+    ((draw, _),) = ExponentialMechanism("mala", certified=False, ridge=ridge).plan(facts, 1e8, 1e-6).questions
+    assert 1 <= draw.tolerance / needed(1, largest, 0.0) <= 2
+
+
+def refuses(mechanism, *arguments):
+    try:
+        mechanism.release(*arguments)
+    except ValueError:
+        return True
+    return False
+
+
+def check_guards():
+    """A mechanism refuses rows or whiteners that its sensitivity is not for, a little beyond what it is for."""
+    X, codes, noise = np.eye(3)[:, :2], np.arange(3), Tape(0)
+    problem = Problem(X, codes, Softmax(), data_norm=1.4, intercept=0.4, n_outputs=3)
+    bound, ridge = sqrt(2) * np.hypot(1.4, 0.4), 2.0
+    for share, is_refused in ((0.999, True), (1.0, False)):
+        for mechanism, data, arguments in (
+            # clipping a joint gradient of several outputs leaves no gradient of a convex function
+            (HiddenDescent(share * bound, 0.7, 0.01, ridge, 3.0, 2, inf, "add_remove", 3, 2), problem, ()),
+            (SecondMoment(share * problem.row_bound, 0.7, True, "add_remove", 3, 2), problem, ()),
+            (
+                WhitenedGradient(0.7, share * whitener_condition(0.1, 2.0), "add_remove", 3, 2),
+                problem,
+                (Whitener(np.ones(3), 0.1, 2.0), 0.5, problem.zeros()),
+            ),
+        ):
+            assert refuses(mechanism, data, *arguments, noise) == is_refused
+    facts = PublicFacts(3, 2, 2, 1.4, 0.4, Logistic(), "add_remove", 1.0)
+    ((draw, _),) = ExponentialMechanism("mala", certified=False, max_iter=1).plan(facts, 1.0, 1e-3).questions
+    data = Problem(X, np.array([1.0, -1.0, 1.0]), Logistic(), data_norm=1.4, intercept=0.4)
+    assert not refuses(draw, data, noise)
+    assert refuses(replace(draw, gradient_bound=0.999 * draw.gradient_bound), data, noise)
