@@ -15,7 +15,8 @@ from scipy.stats import chi, gamma, norm
 
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.hidden_descent import HiddenDescent
-from dpskl.mechanisms.noisy_count import NoisyCount, NoisyHistogram
+from dpskl.mechanisms.noisy_count import NoisyHistogram
+from dpskl.mechanisms.noisy_score import NoisyScore
 from dpskl.mechanisms.perturbed_objective import calibrate_perturbed_objective
 from dpskl.mechanisms.perturbed_output import PerturbedOutput
 from dpskl.mechanisms.second_moment import SecondMoment
@@ -191,10 +192,14 @@ def check_counts():
         assert spent <= 0.5
         assert spent == pytest.approx(mechanism.cost.pure_epsilon)
         assert mechanism.noise_scale == tape.draws[0].scale
-    for delta in (0, 1e-3):
-        tape, mechanism = Tape(1), NoisyCount(0.5, delta)
-        mechanism.release(3, tape)
-        assert (mechanism.sensitivity, mechanism.noise_scale) == (1, tape.draws[0].scale)
+    # sums of scores that move by one: a record at the end of the range is absent, or exchanged for the other end
+    neighbouring = (("add_remove", 1.0, [9.0], []), ("replace_one", 0.5, [9.0], [-9.0]))
+    for delta, (neighbours, bound, one, other) in product((0, 1e-3), neighbouring):
+        tape, mechanism = Tape(1), NoisyScore(0.5, delta, bound, neighbours, 4)
+        moved = mechanism.release(np.array([0.1, *one]), tape) - mechanism.release(np.array([0.1, *other]), Tape(1))
+        assert moved == pytest.approx(1, abs=1e-5)
+        assert mechanism.sensitivity == pytest.approx(1)
+        assert mechanism.noise_scale == tape.draws[0].scale
         x = np.linspace(-60, 60, 240_001)
         density = np.exp(-np.abs(x) / tape.draws[0].scale) if delta == 0 else norm.pdf(x / tape.draws[0].scale)
         density /= density.sum()

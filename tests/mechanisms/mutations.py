@@ -137,13 +137,20 @@ MUTATIONS = {
     ],
     "mechanisms.noisy_count": [
         ("return float(contributions(self.neighbours))", "return 1.0", "counts"),
-        ("_SAFE * self.sensitivity / self.epsilon", "_SAFE * self.sensitivity / self.epsilon / 2", "counts"),
+        ("SAFE_INVERSE * self.sensitivity / self.epsilon", "SAFE_INVERSE * self.sensitivity / self.epsilon / 2",
+         "counts"),
         ("noise.laplace(counts.shape, scale)", "noise.laplace((1,), scale)", "release: histogram, add_remove"),
-        ("return _SAFE / self.epsilon", "return 0.5 / self.epsilon", "counts"),
-        ("else 1 / gaussian_mu", "else 0.5 / gaussian_mu", "counts"),
         ("(LaplaceCost(self.noise_scale), contributions(self.neighbours))", "(LaplaceCost(self.noise_scale), 1)",
          "counts"),
-        ("return 1.0", "return 0.5", "counts"),
+    ],
+    "mechanisms.noisy_score": [
+        ("return SAFE_INVERSE / self.epsilon", "return 0.5 / self.epsilon", "counts"),
+        ("else 1 / gaussian_mu", "else 0.5 / gaussian_mu", "counts"),
+        ("return sum_sensitivity(self.bound,", "return 0.5 * sum_sensitivity(self.bound,", "counts"),
+        ("self.bound, self.neighbours, self.n_samples, 1)", 'self.bound, "add_remove", self.n_samples, 1)', "counts"),
+        ("-self.bound, scores), -self.bound, self.bound)", "-self.bound, scores), -9.0, 9.0)", "counts"),
+        ("self.sensitivity * self._multiplier", "self.bound * self._multiplier", "release: score, replace_one"),
+        ("round_to_grid(bounded.sum() + added, scale)", "bounded.sum() + 0 * added", "release: score, add_remove"),
     ],
     # -- the last iterate
     "mechanisms.hidden_descent": [

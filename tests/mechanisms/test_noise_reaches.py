@@ -17,7 +17,8 @@ from scipy.special import expit, softmax
 from dpskl.accounting import gaussian_mu
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.hidden_descent import HiddenDescent
-from dpskl.mechanisms.noisy_count import NoisyCount, NoisyHistogram
+from dpskl.mechanisms.noisy_count import NoisyHistogram
+from dpskl.mechanisms.noisy_score import NoisyScore
 from dpskl.mechanisms.perturbed_objective import calibrate_perturbed_objective
 from dpskl.mechanisms.perturbed_output import PerturbedOutput
 from dpskl.mechanisms.poisson_sample import PoissonSample
@@ -285,18 +286,20 @@ def output_case(method, K, neighbours, is_pure):
     )
 
 
-def count_case(delta):
-    mechanism = NoisyCount(0.5, delta)
-    scale = 2.0 if delta == 0 else 1 / gaussian_mu(0.5, delta)
+def score_case(delta, neighbours):
+    bound = 1.5
+    mechanism, scores = NoisyScore(0.5, delta, bound, neighbours, 6), np.array([1.0, -0.5, 9.0, -9.0, np.nan])
+    sensitivity = bound * RELATIONS[neighbours]
+    scale = sensitivity * (2.0 if delta == 0 else 1 / gaussian_mu(0.5, delta))
     law = "laplace" if delta == 0 else "normal"
     return Case(
-        lambda noise: np.array(mechanism.release(17, noise)),
+        lambda noise: np.array(mechanism.release(scores, noise)),
         [(law, 1, scale)],
-        lambda units: 17 + scale * units[0][0],
+        lambda units: 1.0 - 0.5 + bound - bound - bound + scale * units[0][0],
         GRID * scale,
         scale,
         mechanism,
-        1.0,
+        sensitivity,
     )
 
 
@@ -347,9 +350,10 @@ for _relation in RELATIONS:
     CASES[f"second moment, {_relation}"] = moment_case, (False, _relation)
     CASES[f"diagonal moment, {_relation}"] = moment_case, (True, _relation)
     CASES[f"histogram, {_relation}"] = histogram_case, (_relation,)
+    CASES[f"score, {_relation}"] = score_case, (0, _relation)
+    CASES[f"Gaussian score, {_relation}"] = score_case, (1e-6, _relation)
 for _K in OUTPUTS:
     CASES[f"sampled gradient, {_K}"] = sampled_case, (_K,)
-CASES["count"], CASES["Gaussian count"] = (count_case, (0,)), (count_case, (1e-6,))
 
 
 def check_reaches(name):

@@ -144,11 +144,13 @@ def test_every_trial_of_a_private_search_has_noise_of_its_own(monkeypatch):
         monkeypatch.setattr(private_search, "make_noise", lambda state: tape)
         estimator = DPLogisticRegression(solver="gd", classes=[0, 1, 2], data_norm=NORM)
         search = PrivateSearchCV(estimator, {"C": [0.1, 1.0]}, epsilon=3.0, delta=DELTA).fit(X, Y)
-        assert [(draw.law, draw.size) for draw in tape.draws] == [("exponential", 1), ("normal", 1)] * 4
+        split, *draws = tape.draws
+        assert (split.law, split.size) == ("sample", len(X))
+        assert [(draw.law, draw.size) for draw in draws] == [("exponential", 1), ("normal", 1)] * 4
         (part,) = search.privacy_guarantee_.parts
         assert {draw.scale for draw in tape.draws if draw.law == "normal"} == {part.noise}
         return search.best_score_
 
     assert score() < 1e3
     for trial in range(4):
-        assert score({2 * trial + 1: lambda unit: unit + 1e9}) > 1e6
+        assert score({2 * trial + 2: lambda unit: unit + 1e9}) > 1e6

@@ -153,7 +153,7 @@ def test_a_search_with_a_conditional_candidate_says_so():
         )
         fitted(search, X, y)
         is_conditional = len(candidates) == 2
-        assert ("conditional on exact sampling" in search.privacy_guarantee_.caveats) == is_conditional
+        assert ("conditional on exact sampling" in search.privacy_guarantee_.conditions) == is_conditional
         assert ("conditional on exact sampling" in str(accountant.report())) == is_conditional
 
 
