@@ -6,6 +6,7 @@ from math import inf, nan
 
 import numpy as np
 import pytest
+from plan_cases import data, model
 from scipy.stats import uniform
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
@@ -42,19 +43,6 @@ from dpskl.accounting import GaussianCost, PureCost, compose, gaussian_mu
 from dpskl.model_selection import BudgetedSearchCV, PrivateSearchCV, SearchPlan, plan_cost
 from dpskl.model_selection.splits import training_sizes
 from dpskl.solvers import GradientDescent
-
-
-def data(n=120, d=3, n_classes=2, seed=0):
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % n_classes
-    centres = 2 * np.eye(n_classes, d) - 1 / d
-    return centres[y] + 0.3 * rng.normal(size=(n, d)), y
-
-
-def model(accountant=None, n_classes=2, **changes):
-    settings = {"solver": "gd", "classes": range(n_classes), "data_norm": 2.0, "accountant": accountant, **changes}
-    return DPLogisticRegression(**settings)
-
 
 # -- plans ----------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from math import inf
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from plan_cases import data, model
 from scipy import stats
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -36,18 +37,6 @@ from dpskl.solvers import GradientDescent
 def held_out(n_samples, seed):
     """The validation part of a seeded search with the default share."""
     return draw_rows(n_samples, round(n_samples / 5), make_noise(seed))
-
-
-def data(n=120, d=3, n_classes=2, seed=0):
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % n_classes
-    centres = 2 * np.eye(n_classes, d) - 1 / d
-    return centres[y] + 0.3 * rng.normal(size=(n, d)), y
-
-
-def model(accountant=None, n_classes=2, **changes):
-    settings = {"solver": "gd", "classes": range(n_classes), "data_norm": 2.0, "accountant": accountant, **changes}
-    return DPLogisticRegression(**settings)
 
 
 @pytest.fixture

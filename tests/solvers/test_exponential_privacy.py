@@ -16,20 +16,13 @@ from exponential_cases import (
     problem,
     question,
 )
+from laws_by_quadrature import log_density
 from scipy.optimize import brentq
 from scipy.stats import binom
 
 from dpskl.accounting import BoundedRangeCost
 from dpskl.mechanisms.noise import SeededNoise
 from dpskl.records.losses import HuberHinge, Logistic
-
-
-def log_density(signed, loss, beta, ridge, grid):
-    """Log density on a grid of weights in one dimension; a record is its signed feature."""
-    values, counts = np.unique(np.asarray(signed, dtype=float), return_counts=True)
-    losses = loss.value(np.multiply.outer(grid, values)) @ counts
-    energy = -beta * (losses + ridge / 2 * grid**2)
-    return energy - np.logaddexp.reduce(energy) - log(grid[1] - grid[0])
 
 
 def neighbouring_pairs(neighbours, rng, n_pairs=24):
