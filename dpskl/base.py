@@ -179,7 +179,8 @@ class PrivateLinearClassifier(PrivateClassifier):
         solver = make_solver(self.solver, loss, self.delta)
         X, y = validate_training_data(self, X, y)
         classes, codes = encode_labels(y, self.classes)
-        facts = self._public_facts(X.shape[0], X.shape[1], len(classes), loss, find_data_norm(X, self.data_norm))
+        data_norm = find_data_norm(X, self.data_norm)
+        facts = self._public_facts(X.shape[0], X.shape[1], len(classes), loss, data_norm, solver.rows)
         plan = solver.plan(facts, float(self.epsilon), float(self.delta))
         noise = make_noise(self.random_state)
         warn_of_weak_claims(self, facts.n_samples)
@@ -199,7 +200,7 @@ class PrivateLinearClassifier(PrivateClassifier):
             data_norm=facts.data_norm,
             intercept=facts.intercept,
             n_outputs=facts.n_outputs,
-            rows=solver.rows,
+            rows=facts.rows,
         )
         data = Path(problem) if plan.along_path else problem
         outcome = solver.run(Curator(data, plan.open_budget(), noise), plan)
@@ -214,7 +215,7 @@ class PrivateLinearClassifier(PrivateClassifier):
         self.effective_C_ = 1 / plan.ridge
         self.data_norm_ = facts.data_norm
         self.solver_ = solver
-        self._constant = facts.intercept
+        self._constant, self._rows = facts.intercept, facts.rows
         return self
 
     def plan(self, n_samples, n_features, n_classes=None):
@@ -259,7 +260,8 @@ class PrivateLinearClassifier(PrivateClassifier):
             if not isinstance(value, Integral) or value < least:
                 remedy = "; declare the labels by classes=, or pass their number" if name == "n_classes" else ""
                 raise ValueError(f"{name}={value!r} must be a whole number of at least {least}{remedy}")
-        facts = self._public_facts(int(n_samples), int(n_features), int(n_classes), loss, float(self.data_norm))
+        size = int(n_samples), int(n_features), int(n_classes)
+        facts = self._public_facts(*size, loss, float(self.data_norm), solver.rows)
         return solver.plan(facts, float(self.epsilon), float(self.delta))
 
     def _check_parameters(self) -> None:
@@ -272,7 +274,7 @@ class PrivateLinearClassifier(PrivateClassifier):
         return make_solver(self.solver, self._loss(), self.delta).condition
 
     def _public_facts(
-        self, n_samples: int, n_features: int, n_classes: int, loss: MarginLoss, data_norm: float
+        self, n_samples: int, n_features: int, n_classes: int, loss: MarginLoss, data_norm: float, rows: str
     ) -> PublicFacts:
         return PublicFacts(
             n_samples=n_samples,
@@ -283,6 +285,7 @@ class PrivateLinearClassifier(PrivateClassifier):
             loss=loss,
             neighbours=self.neighbours,
             C=float(self.C),
+            rows=rows,
         )
 
     # -- prediction -----------------------------------------------------------------------------------
@@ -304,7 +307,7 @@ class PrivateLinearClassifier(PrivateClassifier):
         weights = self.coef_.T
         if self._constant:
             weights = np.vstack([weights, self.intercept_ / self._constant])
-        rows = Design(X, data_norm=self.data_norm_, intercept=self._constant, rows=self.solver_.rows)
+        rows = Design(X, data_norm=self.data_norm_, intercept=self._constant, rows=self._rows)
         scores = rows.scores(weights)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 

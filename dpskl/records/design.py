@@ -1,11 +1,16 @@
 r"""The bounded design: rows of ``X`` under a public *row map*, multiplied and never formed.
 
-The map is made of ``data_norm``, the value ``c`` of the intercept column and one of two kinds. Row ``i`` of the design
-is
+The map is made of ``data_norm``, the value ``c`` of the intercept column and one of three kinds. Row ``i`` of the
+design is
 
-* ``(s_i x_i, c)`` with ``s_i = min(1, data_norm / ||x_i||)`` (``"clip"``: longer rows are scaled down), or
-* ``s_i (x_i, c)`` with ``s_i = data_norm / ||(x_i, c)||`` (``"sphere"``: all rows get norm ``data_norm``, the constant
-  included).
+* ``(s_i x_i, c)`` with ``s_i = min(1, data_norm / ||x_i||)`` (``"clip"``: longer rows are scaled down),
+* ``t_i (x_i, c)`` with ``t_i = data_norm / ||(x_i, c)||`` (``"sphere"``: all rows get norm ``data_norm``, the constant
+  included), or
+* ``t_i (s_i x_i, c)`` with ``t_i = data_norm / ||(s_i x_i, c)||`` (``"fill"``: the sphere after the clip, so that a row
+  which is far too long keeps its constant).
+
+Each row's factors depend on that row and on public numbers only. On the sphere the sign of a score is that of a linear
+function of ``x_i``; after a clip it is that of ``s_i x_i``.
 
 Factors and constants are folded into the products, weights carry the intercept in their last row. ``X`` is read in
 blocks that fit the cache (:mod:`dpskl.records.rows`); a float32 block is cast into one small buffer, since no stated
@@ -16,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from math import hypot
 from typing import Any
 
 import numpy as np
@@ -23,9 +29,16 @@ import scipy.sparse as sp
 
 from dpskl.records.rows import GRAM_HEIGHT, Block, Rows, compressed, row_norms, row_scales, sphere_scales, squared
 
-__all__ = ["Design"]
+__all__ = ["ROW_MAPS", "Design", "row_bound"]
 
 Array = np.ndarray[Any, Any]
+
+ROW_MAPS = ("clip", "sphere", "fill")
+
+
+def row_bound(data_norm: float, intercept: float, rows: str) -> float:
+    """Return what no row of the design exceeds in norm, its constant included, on any data set."""
+    return hypot(data_norm, intercept) if rows == "clip" else float(data_norm)
 
 
 class Design:
@@ -39,9 +52,9 @@ class Design:
         Rows longer than this are scaled down to it.
     intercept : float, default=0
         Value of the constant column; 0 for none.
-    rows : {"clip", "sphere"}, default="clip"
-        The row map: scale down what is longer than ``data_norm``, or bring every row *with* its constant to norm
-        ``data_norm``.
+    rows : {"clip", "sphere", "fill"}, default="clip"
+        The row map: scale down what is longer than ``data_norm``, bring every row *with* its constant to norm
+        ``data_norm``, or the one after the other.
 
     Attributes
     ----------
@@ -58,20 +71,22 @@ class Design:
         self.n_samples, self.n_features = X.shape
         self._rows = Rows(X)
         norms = row_norms(X)
-        if rows == "clip":
-            self.row_bound = float(np.hypot(data_norm, self.intercept))
+        if rows not in ROW_MAPS:
+            raise ValueError(f"rows={rows!r} must be one of {', '.join(map(repr, ROW_MAPS))}")
+        self.row_bound = row_bound(data_norm, self.intercept, rows)
+        self._scale = np.ones(len(norms))
+        if rows != "sphere":
             self._scale = row_scales(X, data_norm, norms)
-            self._constants = np.broadcast_to(self.intercept, norms.shape)
             # A scaled row is no longer than `data_norm`; one whose norm overflowed is scaled to nothing.
-            bounded = np.where(self._scale == 0, 0.0, np.minimum(norms, data_norm))
-            self.row_norms = np.hypot(bounded, self.intercept)
-        elif rows == "sphere":
-            self.row_bound = float(data_norm)
-            self._scale, factors = sphere_scales(norms, data_norm, self.intercept, self.n_features)
+            norms = np.where(self._scale == 0, 0.0, np.minimum(norms, data_norm))
+        if rows == "clip":
+            self._constants = np.broadcast_to(self.intercept, norms.shape)
+            self.row_norms = np.hypot(norms, self.intercept)
+        else:
+            stretch, factors = sphere_scales(norms, data_norm, self.intercept, self.n_features)
+            self._scale *= stretch
             self._constants = self.intercept * factors
             self.row_norms = np.where(factors > 0, self.row_bound, 0.0)
-        else:
-            raise ValueError(f"rows={rows!r} must be 'clip' or 'sphere'")
         self._has_lost_rows = bool((self._scale == 0).any())
 
     @property
