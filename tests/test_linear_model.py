@@ -411,7 +411,8 @@ def test_unseeded_fits_differ_and_seeded_ones_do_not():
 
 def bounded(X, norm, intercept):
     scale = np.minimum(1, norm / np.linalg.norm(X, axis=1))
-    return np.column_stack([X * scale[:, None], np.full(len(X), intercept)])
+    rows = np.column_stack([X * scale[:, None], np.full(len(X), intercept)])
+    return rows * (norm / np.linalg.norm(rows, axis=1))[:, None]
 
 
 def ridge_minimum(design, signs, loss, ridge):

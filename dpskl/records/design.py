@@ -1,16 +1,7 @@
 r"""The bounded design: rows of ``X`` under a public *row map*, multiplied and never formed.
 
-The map is made of ``data_norm``, the value ``c`` of the intercept column and one of three kinds. Row ``i`` of the
-design is
-
-* ``(s_i x_i, c)`` with ``s_i = min(1, data_norm / ||x_i||)`` (``"clip"``: longer rows are scaled down),
-* ``t_i (x_i, c)`` with ``t_i = data_norm / ||(x_i, c)||`` (``"sphere"``: all rows get norm ``data_norm``, the constant
-  included), or
-* ``t_i (s_i x_i, c)`` with ``t_i = data_norm / ||(s_i x_i, c)||`` (``"fill"``: the sphere after the clip, so that a row
-  which is far too long keeps its constant).
-
-Each row's factors depend on that row and on public numbers only. On the sphere the sign of a score is that of a linear
-function of ``x_i``; after a clip it is that of ``s_i x_i``.
+The map is made of ``data_norm``, the value ``c`` of the intercept column and one of three kinds
+(:mod:`dpskl.records.row_maps`): row ``i`` of the design is ``(scale_i x_i, constant_i)``.
 
 Factors and constants are folded into the products, weights carry the intercept in their last row. ``X`` is read in
 blocks that fit the cache (:mod:`dpskl.records.rows`); a float32 block is cast into one small buffer, since no stated
@@ -21,24 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from math import hypot
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from dpskl.records.row_maps import ROW_MAPS, row_bound
 from dpskl.records.rows import GRAM_HEIGHT, Block, Rows, compressed, row_norms, row_scales, sphere_scales, squared
 
-__all__ = ["ROW_MAPS", "Design", "row_bound"]
+__all__ = ["Design"]
 
 Array = np.ndarray[Any, Any]
-
-ROW_MAPS = ("clip", "sphere", "fill")
-
-
-def row_bound(data_norm: float, intercept: float, rows: str) -> float:
-    """Return what no row of the design exceeds in norm, its constant included, on any data set."""
-    return hypot(data_norm, intercept) if rows == "clip" else float(data_norm)
 
 
 class Design:
@@ -49,7 +33,7 @@ class Design:
     X : ndarray or CSR of shape (n, d)
         float64 or float32, finite. Used in place, never written to.
     data_norm : float
-        Rows longer than this are scaled down to it.
+        What the row map brings rows down to, or to.
     intercept : float, default=0
         Value of the constant column; 0 for none.
     rows : {"clip", "sphere", "fill"}, default="clip"
@@ -70,9 +54,9 @@ class Design:
         self.intercept = float(intercept)
         self.n_samples, self.n_features = X.shape
         self._rows = Rows(X)
-        norms = row_norms(X)
         if rows not in ROW_MAPS:
             raise ValueError(f"rows={rows!r} must be one of {', '.join(map(repr, ROW_MAPS))}")
+        norms = row_norms(X)
         self.row_bound = row_bound(data_norm, self.intercept, rows)
         self._scale = np.ones(len(norms))
         if rows != "sphere":

@@ -12,7 +12,7 @@ from dpskl.budget import FilterRefusal
 from dpskl.curator import Curator
 from dpskl.mechanisms.above_threshold import BacktrackingSearch
 from dpskl.mechanisms.gradient import GaussianGradient
-from dpskl.records.design import ROW_MAPS
+from dpskl.records.row_maps import ROW_MAPS
 from dpskl.solvers._checks import check_choice, check_count, check_number
 from dpskl.solvers._descent import (
     Logbook,

@@ -13,8 +13,8 @@ from dpskl.budget import FilterRefusal
 from dpskl.curator import Curator
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.step_selection import StepSelection
-from dpskl.records.design import ROW_MAPS
 from dpskl.records.losses import HuberHinge, Loss
+from dpskl.records.row_maps import ROW_MAPS
 from dpskl.solvers._checks import check_choice, check_count, check_number
 from dpskl.solvers._descent import (
     FullBatchMeter,
@@ -73,9 +73,9 @@ class AdaptiveGD(Solver):
     iterate : {"average", "last"}, default="average"
         Release an average of the iterates that favours the late ones (Shamir & Zhang 2013), or the last one.
     rows : {"fill", "clip", "sphere"}, default="fill"
-        The row map, see :mod:`dpskl.records.design`: ``"clip"`` scales longer rows down to ``data_norm``, ``"sphere"``
-        brings every row, its constant included, to that norm, up or down, ``"fill"`` does the one after the other.
-        Noise is for the longest row that there could be, and no row is shorter then.
+        The row map (:mod:`dpskl.records.row_maps`). ``"clip"`` scales longer rows down to ``data_norm``, ``"sphere"``
+        brings every row, its constant included, to that norm, up or down, and ``"fill"`` does the one after the other.
+        Noise is for the longest row that there could be: with the last two no row is shorter.
 
     Notes
     -----

@@ -14,8 +14,8 @@ from dpskl.budget import CurveFilter, TokenPool
 from dpskl.curator import Budget, Curator
 from dpskl.mechanisms.base import Mechanism, ReleasePart
 from dpskl.mechanisms.sensitivity import contributions
-from dpskl.records.design import row_bound
 from dpskl.records.losses import Loss, MarginLoss
+from dpskl.records.row_maps import row_bound
 
 __all__ = ["Outcome", "Plan", "PublicFacts", "Solver", "make_solver", "refuse_pure", "solver_names"]
 
@@ -39,7 +39,7 @@ class PublicFacts:
     C : float
         Inverse of the ridge that the user asks for, in sum form.
     rows : {"clip", "sphere", "fill"}
-        The row map, see :class:`~dpskl.records.design.Design`. The bound for ``"clip"`` holds for the others too.
+        The row map, see :mod:`dpskl.records.row_maps`. The bound for ``"clip"`` holds for the others too.
     """
 
     n_samples: int
@@ -171,7 +171,7 @@ class Solver(BaseEstimator, ABC):
     is_pure : bool
         Whether the solver with its defaults accepts ``delta=0``.
     rows : {"clip", "sphere", "fill"}
-        The row map of the problem that the curator is to hold, see :class:`~dpskl.records.design.Design`; prediction
+        The row map of the problem that the curator is to hold, see :mod:`dpskl.records.row_maps`; prediction
         uses the same. A parameter of the solvers that work with any.
     """
 

@@ -14,8 +14,8 @@ from dpskl.mechanisms.exponential_chains import calibrate_metropolis, calibrate_
 from dpskl.mechanisms.exponential_sampling import RejectionSampling, calibrate_rejection
 from dpskl.mechanisms.hidden_descent import HiddenDescent
 from dpskl.mechanisms.sensitivity import contributions
-from dpskl.records.design import ROW_MAPS
 from dpskl.records.losses import Loss, MarginLoss
+from dpskl.records.row_maps import ROW_MAPS
 from dpskl.solvers._checks import check_choice, check_count, check_number
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver
 
@@ -74,9 +74,9 @@ class ExponentialMechanism(Solver):
         ridge + n B)``. ``"mala"``: number of steps, ``None`` is 300. ``"proximal"``: refuse where more steps must be
         made, ``None`` is 20,000. Not for ``"rejection"``.
     rows : {"fill", "clip", "sphere"}, default="fill"
-        The row map, see :mod:`dpskl.records.design`: ``"clip"`` scales longer rows down to ``data_norm``, ``"sphere"``
-        brings every row, its constant included, to that norm, up or down, ``"fill"`` does the one after the other.
-        Noise is for the longest row that there could be, and no row is shorter then.
+        The row map (:mod:`dpskl.records.row_maps`). ``"clip"`` scales longer rows down to ``data_norm``, ``"sphere"``
+        brings every row, its constant included, to that norm, up or down, and ``"fill"`` does the one after the other.
+        Noise is for the longest row that there could be: with the last two no row is shorter.
 
     Notes
     -----

@@ -13,7 +13,7 @@ from dpskl.curator import Curator
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.hidden_descent import HiddenDescent, hidden_amplification, project_to_ball
-from dpskl.records.design import ROW_MAPS
+from dpskl.records.row_maps import ROW_MAPS
 from dpskl.solvers._checks import check_choice, check_count, check_number
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, refuse_pure
 
@@ -89,9 +89,9 @@ class GradientDescent(Solver):
     projection_radius : float or None, default=None
         Radius of the ball around 0 that iterates are projected to; ``None`` for none.
     rows : {"fill", "clip", "sphere"}, default="fill"
-        The row map, see :mod:`dpskl.records.design`: ``"clip"`` scales longer rows down to ``data_norm``, ``"sphere"``
-        brings every row, its constant included, to that norm, up or down, ``"fill"`` does the one after the other.
-        Noise is for the longest row that there could be, and no row is shorter then.
+        The row map (:mod:`dpskl.records.row_maps`). ``"clip"`` scales longer rows down to ``data_norm``, ``"sphere"``
+        brings every row, its constant included, to that norm, up or down, and ``"fill"`` does the one after the other.
+        Noise is for the longest row that there could be: with the last two no row is shorter.
 
     Notes
     -----

@@ -7,8 +7,8 @@ from numbers import Real
 
 from dpskl.curator import Curator
 from dpskl.mechanisms.perturbed_objective import calibrate_perturbed_objective
-from dpskl.records.design import ROW_MAPS
 from dpskl.records.losses import Loss, MarginLoss
+from dpskl.records.row_maps import ROW_MAPS
 from dpskl.solvers._checks import check_choice
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver
 
@@ -36,9 +36,9 @@ class ObjectivePerturbation(Solver):
         ``min(1/4, sup phi'' sqrt(n epsilon / (K p)) / 20)``, ``p`` the number of weights of one output. The bias of a
         ridge ``B / (share epsilon)`` balances the noise that the share costs at a share proportional to this.
     rows : {"fill", "clip", "sphere"}, default="fill"
-        The row map, see :mod:`dpskl.records.design`: ``"clip"`` scales longer rows down to ``data_norm``, ``"sphere"``
-        brings every row, its constant included, to that norm, up or down, ``"fill"`` does the one after the other.
-        Noise is for the longest row that there could be, and no row is shorter then.
+        The row map (:mod:`dpskl.records.row_maps`). ``"clip"`` scales longer rows down to ``data_norm``, ``"sphere"``
+        brings every row, its constant included, to that norm, up or down, and ``"fill"`` does the one after the other.
+        Noise is for the longest row that there could be: with the last two no row is shorter.
 
     Notes
     -----

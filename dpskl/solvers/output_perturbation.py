@@ -11,8 +11,8 @@ from dpskl.curator import Curator
 from dpskl.mechanisms.perturbed_output import PerturbedOutput
 from dpskl.mechanisms.sensitivity import contributions
 from dpskl.mechanisms.stable_training import ExactMinimum, FullGradientDescent, PermutedSGD, StableTraining
-from dpskl.records.design import ROW_MAPS
 from dpskl.records.losses import HuberHinge, Loss, MarginLoss
+from dpskl.records.row_maps import ROW_MAPS
 from dpskl.solvers._checks import check_choice, check_count, check_number
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver
 
@@ -58,9 +58,9 @@ class OutputPerturbation(Solver):
     batch_size : int or None, default=None
         ``"psgd"`` only; more than ``n`` means ``n``. ``None``: ``sqrt(n)``.
     rows : {"fill", "clip", "sphere"}, default="fill"
-        The row map, see :mod:`dpskl.records.design`: ``"clip"`` scales longer rows down to ``data_norm``, ``"sphere"``
-        brings every row, its constant included, to that norm, up or down, ``"fill"`` does the one after the other.
-        Noise is for the longest row that there could be, and no row is shorter then.
+        The row map (:mod:`dpskl.records.row_maps`). ``"clip"`` scales longer rows down to ``data_norm``, ``"sphere"``
+        brings every row, its constant included, to that norm, up or down, and ``"fill"`` does the one after the other.
+        Noise is for the longest row that there could be: with the last two no row is shorter.
 
     Notes
     -----

@@ -13,7 +13,7 @@ from dpskl.curator import Curator
 from dpskl.mechanisms.coordinate_selection import CoordinateSelection
 from dpskl.mechanisms.population_selection import PopulationSelection
 from dpskl.mechanisms.sensitivity import contributions
-from dpskl.records.design import ROW_MAPS
+from dpskl.records.row_maps import ROW_MAPS
 from dpskl.solvers._checks import check_choice, check_count, check_number
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver
 
@@ -70,9 +70,9 @@ class PrivGene(Solver):
     parents : int, default=10
         Parents of each generation, at most ``population``; used with a population only.
     rows : {"fill", "clip", "sphere"}, default="fill"
-        The row map, see :mod:`dpskl.records.design`: ``"clip"`` scales longer rows down to ``data_norm``, ``"sphere"``
-        brings every row, its constant included, to that norm, up or down, ``"fill"`` does the one after the other.
-        Noise is for the longest row that there could be, and no row is shorter then.
+        The row map (:mod:`dpskl.records.row_maps`). ``"clip"`` scales longer rows down to ``data_norm``, ``"sphere"``
+        brings every row, its constant included, to that norm, up or down, and ``"fill"`` does the one after the other.
+        Noise is for the longest row that there could be: with the last two no row is shorter.
 
     Notes
     -----
