@@ -33,7 +33,8 @@ from dpskl.validation import (
 __all__ = ["PrivateClassifier", "PrivateLinearClassifier"]
 
 # Value of the constant column as a multiple of data_norm. Its square is what an intercept adds to the squared
-# sensitivity, its inverse square what it adds to the penalty of the intercept.
+# sensitivity (takes from the features where rows fill the bound), its inverse square what it adds to the penalty of
+# the intercept.
 _INTERCEPT_RATIO = 0.3
 # mu n / D below which noise costs several points of accuracy whatever the solver, see docs/solvers.md
 _LEAST_SIGNAL = 2.0
