@@ -11,17 +11,18 @@ from fits import failures, figures_of
 FIGURES = {"accuracy": ("accuracy", 1), "auc": ("area under the curve", 1), "log_loss": ("log loss", 3)}
 
 
-def report(document: dict[str, Any]) -> str:
+def report(*documents: dict[str, Any]) -> str:
     """Return one table a solver and figure, and a summary of all, as Markdown."""
-    cells = {(c["solver"], c["data"], c["epsilon"], c["label"]): c for c in document["cells"] if c["fits"]}
-    chosen_on = document["protocol"]["chosen_on"]
+    made = [cell for document in documents for cell in document["cells"]]
+    cells = {(c["solver"], c["data"], c["epsilon"], c["label"]): c for c in made if c["fits"]}
+    chosen_on = documents[-1]["chosen_on"]
     parts = [_summary(cells, chosen_on)]
     parts += [
         f"### {solver}, {title}\n\n{_table(cells, solver, figure, digits)}"
         for solver in dict.fromkeys(key[0] for key in cells)
         for figure, (title, digits) in FIGURES.items()
     ]
-    return "\n\n".join([*parts, *failures(document["cells"])])
+    return "\n\n".join([*parts, *failures(made)])
 
 
 def _table(cells: dict[Any, dict[str, Any]], solver: str, figure: str, digits: int) -> str:

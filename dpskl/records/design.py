@@ -67,10 +67,13 @@ class Design:
             self._constants = np.broadcast_to(self.intercept, norms.shape)
             self.row_norms = np.hypot(norms, self.intercept)
         else:
-            stretch, factors = sphere_scales(norms, data_norm, self.intercept, self.n_features)
+            is_empty = (norms == 0) & (rows == "fill")
+            lengths = np.where(is_empty, data_norm, norms)
+            stretch, factors = sphere_scales(lengths, data_norm, self.intercept, self.n_features)
             self._scale *= stretch
             self._constants = self.intercept * factors
             self.row_norms = np.where(factors > 0, self.row_bound, 0.0)
+            self.row_norms[is_empty] = self._constants[is_empty]
         self._has_lost_rows = bool((self._scale == 0).any())
 
     @property

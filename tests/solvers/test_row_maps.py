@@ -60,12 +60,14 @@ def facts(**changes):
 
 
 def mapped(X, norm, intercept, rows):
-    """The definitions, row by row; rows of zeros without a constant stay zeros."""
+    """The definitions, row by row; rows of zeros have no direction, and fill nothing."""
     out = np.column_stack([X, np.full(len(X), intercept)])
     for row in out:
         if rows != "sphere" and np.linalg.norm(row[:-1]) > norm:
             row[:-1] *= norm / np.linalg.norm(row[:-1])
-        if rows != "clip" and row.any():
+        if rows == "fill" and not row[:-1].any():
+            row *= norm / hypot(norm, intercept)
+        elif rows != "clip" and row.any():
             row *= norm / np.linalg.norm(row)
     return out if intercept else out[:, :-1]
 
@@ -112,10 +114,13 @@ def test_no_row_exceeds_its_bound_whatever_its_size(layout, rows, ratio, data_no
     assert design.row_bound == pytest.approx(bound * data_norm, rel=1e-15)
     assert bound - 1e-11 <= norms.max() <= bound
     if rows == "fill" and ratio:
-        assert norms.min() >= 1 - 1e-9  # all rows fill the bound, those that were lost by their constant
-        np.testing.assert_allclose(columns[-1, [0, 1]], 1, rtol=1e-11)
-        # on the sphere this constant vanishes for long rows
-        assert columns[-1].min() >= ratio / hypot(1, ratio) - 1e-9
+        is_lost = norms < 1 - 1e-9
+        assert is_lost[:3].all()
+        # no row has less of a constant than the longest, whose constant vanishes on the sphere, and those without any
+        # direction have the same
+        least = ratio / hypot(1, ratio)
+        assert columns[-1].min() >= least - 1e-9
+        np.testing.assert_allclose(columns[-1, is_lost], least, rtol=1e-9)
     assert np.isfinite(design.scores(np.full(design.n_weights, 1 / data_norm))).all()
 
 
