@@ -57,6 +57,7 @@ class Cell:
     label: str = ""
     delta: float = DELTA
     variant: str = ""
+    data_norm: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ def _model(cell: Cell) -> Any:
     if cell.solver == "no_noise":
         return kind(inf, DELTA, solver="output_perturbation", classes=CLASSES)
     solver = make_solver(cell.solver, loss).set_params(**dict(cell.parameters))
-    return kind(cell.epsilon, cell.delta, solver=solver, classes=CLASSES)
+    return kind(cell.epsilon, cell.delta, solver=solver, classes=CLASSES, data_norm=cell.data_norm)
 
 
 def figures_of(cell: dict[str, Any], figure: str = "accuracy") -> list[float]:

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.datasets import load_breast_cancer
 
-__all__ = ["MADE_SETS", "MADE_TITLES"]
+__all__ = ["LENGTH_SETS", "MADE_SETS", "MADE_TITLES"]
 
 Array = np.ndarray[Any, Any]
 
@@ -101,6 +102,20 @@ def _scales() -> tuple[Any, Array]:
     return _bounded(X) * np.geomspace(0.01, 1, 40), _labels(rng, X @ rng.normal(size=40), 3.0)
 
 
+def _ray() -> tuple[Any, Array]:
+    """Two blobs on one ray from the origin: rows differ in length and hardly in direction."""
+    rng = np.random.default_rng(20)
+    y = rng.choice([-1, 1], 5000)
+    return np.clip((0.34 + 0.15 * y)[:, None] + 0.12 * rng.normal(size=(5000, 4)), 0, 1), y
+
+
+def _breast_cancer() -> tuple[Any, Array]:
+    """30 measurements, each brought to [-1, 1] by its own extremes, which is not private."""
+    X, y = load_breast_cancer(return_X_y=True)
+    low, high = X.min(axis=0), X.max(axis=0)
+    return 2 * (X - low) / (high - low) - 1, 2 * y - 1
+
+
 MADE_SETS: dict[str, Callable[[], tuple[Any, Array]]] = {
     "blobs": _blobs,
     "few": _few,
@@ -113,6 +128,8 @@ MADE_SETS: dict[str, Callable[[], tuple[Any, Array]]] = {
     "groups": _groups,
     "scales": _scales,
 }
+# Of interest where lengths of rows are concerned; not part of the studies of whitening.py.
+LENGTH_SETS: dict[str, Callable[[], tuple[Any, Array]]] = {"ray": _ray, "breast_cancer": _breast_cancer}
 MADE_TITLES = {
     "blobs": "two blobs",
     "few": "few records",
@@ -124,4 +141,6 @@ MADE_TITLES = {
     "long": "many records",
     "groups": "groups of levels",
     "scales": "uneven scales",
+    "ray": "blobs on a ray",
+    "breast_cancer": "breast cancer",
 }

@@ -36,7 +36,8 @@ from dpskl.validation import (
 __all__ = ["PrivateLinearClassifier"]
 
 # Value of the constant column as a multiple of data_norm. Its square is what an intercept adds to the squared
-# sensitivity, its inverse square what it adds to the penalty of the intercept.
+# sensitivity (takes from the features where rows fill the bound), its inverse square what it adds to the penalty of
+# the intercept.
 _INTERCEPT_RATIO = 0.3
 # mu n / D below which noise costs several points of accuracy whatever the solver, see docs/solvers.md
 _LEAST_SIGNAL = 2.0
@@ -169,7 +170,8 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
         n_samples = number_of_records(self, X.shape[0])
         # what others have set for floating-point errors must not raise or warn of records, from here to the release
         with np.errstate(all="ignore"), special.errstate(all="ignore"):
-            facts = self._public_facts(n_samples, X.shape[1], len(classes), loss, find_data_norm(X, self.data_norm))
+            data_norm = find_data_norm(X, self.data_norm)
+            facts = self._public_facts(n_samples, X.shape[1], len(classes), loss, data_norm, solver.rows)
             plan = solver.plan(facts, float(self.epsilon), float(self.delta))
             noise = make_noise(self.random_state)
             warn_of_weak_claims(self, n_samples)
@@ -199,7 +201,7 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
         self.effective_C_ = 1 / plan.ridge
         self.data_norm_ = facts.data_norm
         self.solver_ = solver
-        self._constant = facts.intercept
+        self._constant, self._rows = facts.intercept, facts.rows
         progress.finished()
         return self
 
@@ -216,7 +218,7 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
             data_norm=facts.data_norm,
             intercept=facts.intercept,
             n_outputs=facts.n_outputs,
-            rows=solver.rows,
+            rows=facts.rows,
         )
         data = Path(problem) if plan.along_path else problem
         return solver.run(Curator(data, plan.open_budget(), noise, progress.answered), plan)
@@ -264,8 +266,8 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
             if not isinstance(value, Integral) or value < least:
                 remedy = "; declare the labels by classes=, or pass their number" if name == "n_classes" else ""
                 raise ValueError(f"{name}={value!r} must be a whole number of at least {least}{remedy}")
-        n_samples = number_of_records(self, int(n_samples))
-        facts = self._public_facts(n_samples, int(n_features), int(n_classes), loss, float(self.data_norm))
+        size = number_of_records(self, int(n_samples)), int(n_features), int(n_classes)
+        facts = self._public_facts(*size, loss, float(self.data_norm), solver.rows)
         return solver.plan(facts, float(self.epsilon), float(self.delta))
 
     def _check_parameters(self) -> None:
@@ -278,7 +280,7 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
         return make_solver(self.solver, self._loss(), self.delta).condition
 
     def _public_facts(
-        self, n_samples: int, n_features: int, n_classes: int, loss: MarginLoss, data_norm: float
+        self, n_samples: int, n_features: int, n_classes: int, loss: MarginLoss, data_norm: float, rows: str
     ) -> PublicFacts:
         check_penalty(self.C, data_norm)
         return PublicFacts(
@@ -290,4 +292,5 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
             loss=loss,
             neighbours=self.neighbours,
             C=float(self.C),
+            rows=rows,
         )

@@ -22,7 +22,7 @@ _FORMAT = 1
 # Parameters that lead back to the house: a ledger, and the seed of noise that was meant for tests.
 _KEPT_BACK = ("accountant", "random_state")
 _ARRAYS = ("coef_", "intercept_", "classes_", "feature_names_in_", "class_prior_")
-_PLAIN = ("n_features_in_", "n_iter_", "history_", "effective_C_", "data_norm_", "_constant")
+_PLAIN = ("n_features_in_", "n_iter_", "history_", "effective_C_", "data_norm_", "_constant", "_rows")
 
 
 def fit_facts(

@@ -30,9 +30,10 @@ _PARAMETERS = """
     fit_intercept : bool, default=True
         Whether to add a constant column of value ``0.3 * data_norm``. Its weight is regularised like the rest.
     data_norm : float or None, default=1.0
-        Bound on the Euclidean norm of a row, in the units of ``X``. Longer rows are scaled down to it, in ``fit``
-        and in ``predict``; ``"whitened_gd"`` brings every row to it, up or down. It must be known without looking at
-        the data: ``None`` reads it from the data, warns and leaves the fit without a guarantee.
+        Bound on the Euclidean norm of a row, in the units of ``X``. Longer rows are scaled down to it, and shorter
+        ones, with their constant, up to it, in ``fit`` and in ``predict``; the solver's ``rows`` says how. It must be
+        known without looking at the data: ``None`` reads it from the data, warns and leaves the fit without a
+        guarantee.
     classes : array-like or None, default=None
         All labels that can occur, at least two. ``None`` takes them from ``y`` and warns, since which labels occur
         is a fact about the data.
@@ -54,7 +55,7 @@ _PARAMETERS = """
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Released weights, for rows within ``data_norm_``.
+        Released weights, for rows as the solver's ``rows`` maps them.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         Released intercepts.
     classes_ : ndarray of shape (n_classes,)

@@ -22,13 +22,13 @@ class LinearPredictor:
     intercept_: np.ndarray[Any, Any]
     classes_: np.ndarray[Any, Any]
     data_norm_: float
-    solver_: Any
     _constant: float
+    _rows: str
 
     def _bounded(self, X: Any) -> tuple[Any, Design]:
         check_is_fitted(self)
         X = validate_rows(self, X)
-        return X, Design(X, data_norm=self.data_norm_, intercept=self._constant, rows=self.solver_.rows)
+        return X, Design(X, data_norm=self.data_norm_, intercept=self._constant, rows=self._rows)
 
     def decision_function(self, X):
         """Return the scores of the classes; rows are scaled as in ``fit``.

@@ -19,8 +19,8 @@ ALLOWED = {
     "budget": {"accounting"},
     "mechanisms": {"accounting", "records"},
     "curator": {"mechanisms", "records", "accounting", "budget"},
-    # a solver is post-processing: of the records it knows which losses there are
-    "solvers": {"curator", "mechanisms", "accounting", "budget", "records.losses"},
+    # a solver is post-processing: of the records it knows which losses and row maps there are
+    "solvers": {"curator", "mechanisms", "accounting", "budget", "records.losses", "records.row_maps"},
     "guarantee": {"mechanisms.base", "accounting"},
     "validation": {"mechanisms.sensitivity", "records", "accounting", "budget"},
     "exchange": {"guarantee", "solvers"},

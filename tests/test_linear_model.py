@@ -155,7 +155,8 @@ def test_duplicate_entries_that_add_up_to_infinity_are_refused_before_anything_i
 
 def bounded(X, norm, intercept):
     scale = np.minimum(1, norm / np.linalg.norm(X, axis=1))
-    return np.column_stack([X * scale[:, None], np.full(len(X), intercept)])
+    rows = np.column_stack([X * scale[:, None], np.full(len(X), intercept)])
+    return rows * (norm / np.linalg.norm(rows, axis=1))[:, None]
 
 
 def ridge_minimum(design, signs, loss, ridge):

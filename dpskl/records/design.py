@@ -1,11 +1,7 @@
 r"""The bounded design: rows of ``X`` under a public *row map*, multiplied and never formed.
 
-The map is made of ``data_norm``, the value ``c`` of the intercept column and one of two kinds. Row ``i`` of the design
-is
-
-* ``(s_i x_i, c)`` with ``s_i = min(1, data_norm / ||x_i||)`` (``"clip"``: longer rows are scaled down), or
-* ``s_i (x_i, c)`` with ``s_i = data_norm / ||(x_i, c)||`` (``"sphere"``: all rows get norm ``data_norm``, the constant
-  included).
+The map is made of ``data_norm``, the value ``c`` of the intercept column and one of three kinds
+(:mod:`dpskl.records.row_maps`): row ``i`` of the design is ``(scale_i x_i, constant_i)``.
 
 Factors and constants are folded into the products, weights carry the intercept in their last row. ``X`` is read in
 blocks that fit the cache (:mod:`dpskl.records.rows`); a float32 block is cast into one small buffer, since no stated
@@ -21,6 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from dpskl.records.row_maps import ROW_MAPS, row_bound
 from dpskl.records.rows import GRAM_HEIGHT, Block, Rows, compressed, row_norms, row_scales, sphere_scales, squared
 
 __all__ = ["Design"]
@@ -36,12 +33,12 @@ class Design:
     X : ndarray or CSR of shape (n, d)
         float64 or float32, finite. Used in place, never written to.
     data_norm : float
-        Rows longer than this are scaled down to it.
+        What the row map brings rows down to, or to.
     intercept : float, default=0
         Value of the constant column; 0 for none.
-    rows : {"clip", "sphere"}, default="clip"
-        The row map: scale down what is longer than ``data_norm``, or bring every row *with* its constant to norm
-        ``data_norm``.
+    rows : {"clip", "sphere", "fill"}, default="clip"
+        The row map: scale down what is longer than ``data_norm``, bring every row *with* its constant to norm
+        ``data_norm``, or the one after the other.
 
     Attributes
     ----------
@@ -57,21 +54,26 @@ class Design:
         self.intercept = float(intercept)
         self.n_samples, self.n_features = X.shape
         self._rows = Rows(X)
+        if rows not in ROW_MAPS:
+            raise ValueError(f"rows={rows!r} must be one of {', '.join(map(repr, ROW_MAPS))}")
         norms = row_norms(X)
-        if rows == "clip":
-            self.row_bound = float(np.hypot(data_norm, self.intercept))
+        self.row_bound = row_bound(data_norm, self.intercept, rows)
+        self._scale = np.ones(len(norms))
+        if rows != "sphere":
             self._scale = row_scales(X, data_norm, norms)
-            self._constants = np.broadcast_to(self.intercept, norms.shape)
             # A scaled row is no longer than `data_norm`; one whose norm overflowed is scaled to nothing.
-            bounded = np.where(self._scale == 0, 0.0, np.minimum(norms, data_norm))
-            self.row_norms = np.hypot(bounded, self.intercept)
-        elif rows == "sphere":
-            self.row_bound = float(data_norm)
-            self._scale, factors = sphere_scales(norms, data_norm, self.intercept, self.n_features)
+            norms = np.where(self._scale == 0, 0.0, np.minimum(norms, data_norm))
+        if rows == "clip":
+            self._constants = np.broadcast_to(self.intercept, norms.shape)
+            self.row_norms = np.hypot(norms, self.intercept)
+        else:
+            is_empty = (norms == 0) & (rows == "fill")
+            lengths = np.where(is_empty, data_norm, norms)
+            stretch, factors = sphere_scales(lengths, data_norm, self.intercept, self.n_features)
+            self._scale *= stretch
             self._constants = self.intercept * factors
             self.row_norms = np.where(factors > 0, self.row_bound, 0.0)
-        else:
-            raise ValueError(f"rows={rows!r} must be 'clip' or 'sphere'")
+            self.row_norms[is_empty] = self._constants[is_empty]
         self._has_lost_rows = bool((self._scale == 0).any())
 
     @property

@@ -12,6 +12,7 @@ from dpskl.budget import FilterRefusal
 from dpskl.curator import Curator
 from dpskl.mechanisms.above_threshold import BacktrackingSearch
 from dpskl.mechanisms.gradient import GaussianGradient
+from dpskl.records.row_maps import ROW_MAPS
 from dpskl.solvers._checks import check_choice, check_count, check_number
 from dpskl.solvers._descent import (
     Logbook,
@@ -83,6 +84,7 @@ class Backtracking(Solver):
         check_count("n_updates", self.n_updates)
         check_number("search_share", self.search_share, 0, 1)
         check_choice("iterate", self.iterate, ("average", "last"))
+        check_choice("rows", self.rows, ROW_MAPS)
 
     def settings(
         self, facts: PublicFacts, total_mu: float, gradient_mu: float, law: str, scales: tuple[float, float]

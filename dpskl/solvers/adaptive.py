@@ -14,6 +14,7 @@ from dpskl.curator import Curator
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.step_selection import StepSelection
 from dpskl.records.losses import HuberHinge, Loss
+from dpskl.records.row_maps import ROW_MAPS
 from dpskl.solvers._checks import check_choice, check_count, check_number
 from dpskl.solvers._descent import (
     FullBatchMeter,
@@ -71,6 +72,10 @@ class AdaptiveGD(Solver):
         Share of the budget of one update that its choice of a step gets, in (0, 1).
     iterate : {"average", "last"}, default="average"
         Release an average of the iterates that favours the late ones (Shamir & Zhang 2013), or the last one.
+    rows : {"fill", "clip", "sphere"}, default="fill"
+        The row map (:mod:`dpskl.records.row_maps`). ``"clip"`` scales longer rows down to ``data_norm``, ``"sphere"``
+        brings every row, its constant included, to that norm, up or down, and ``"fill"`` does the one after the other.
+        Noise is for the longest row that there could be: with the last two no row is shorter.
 
     Notes
     -----
@@ -109,6 +114,7 @@ class AdaptiveGD(Solver):
         n_updates: int = 60,
         choice_share: float = 0.2,
         iterate: str = "average",
+        rows: str = "fill",
     ) -> None:
         self.gamma = gamma
         self.n_candidates = n_candidates
@@ -118,6 +124,7 @@ class AdaptiveGD(Solver):
         self.n_updates = n_updates
         self.choice_share = choice_share
         self.iterate = iterate
+        self.rows = rows
 
     def problem_loss(self, facts: PublicFacts) -> Loss:
         loss = super().problem_loss(facts)
@@ -199,3 +206,4 @@ class AdaptiveGD(Solver):
         check_count("n_updates", self.n_updates)
         check_number("choice_share", self.choice_share, 0, 1)
         check_choice("iterate", self.iterate, ("average", "last"))
+        check_choice("rows", self.rows, ROW_MAPS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from math import hypot
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +15,7 @@ from dpskl.curator import Budget, Curator
 from dpskl.mechanisms.base import Mechanism, ReleasePart
 from dpskl.mechanisms.sensitivity import contributions
 from dpskl.records.losses import Loss, MarginLoss
+from dpskl.records.row_maps import row_bound
 
 __all__ = ["Outcome", "Plan", "PublicFacts", "Solver", "make_solver", "refuse_pure", "solver_names"]
 
@@ -38,6 +38,8 @@ class PublicFacts:
     neighbours : {"add_remove", "replace_one"}
     C : float
         Inverse of the ridge that the user asks for, in sum form.
+    rows : {"clip", "sphere", "fill"}
+        The row map, see :mod:`dpskl.records.row_maps`. The bound for ``"clip"`` holds for the others too.
     """
 
     n_samples: int
@@ -48,11 +50,12 @@ class PublicFacts:
     loss: MarginLoss
     neighbours: str
     C: float
+    rows: str = "clip"
 
     @property
     def row_norm(self) -> float:
         """Bound on the norm of a row with its intercept column."""
-        return hypot(self.data_norm, self.intercept)
+        return row_bound(self.data_norm, self.intercept, self.rows)
 
     @property
     def n_weights(self) -> int:
@@ -167,15 +170,15 @@ class Solver(BaseEstimator, ABC):
         ``solver="auto"`` takes the smallest rank among the solvers that accept the loss and the delta.
     is_pure : bool
         Whether the solver with its defaults accepts ``delta=0``.
-    rows : {"clip", "sphere"}
-        The row map of the problem that the curator is to hold, see :class:`~dpskl.records.design.Design`; prediction
-        uses the same.
+    rows : {"clip", "sphere", "fill"}
+        The row map of the problem that the curator is to hold, see :mod:`dpskl.records.row_maps`; prediction
+        uses the same. A parameter of the solvers that work with any.
     """
 
     name: ClassVar[str]
     rank: ClassVar[int]
     is_pure: ClassVar[bool] = False
-    rows: ClassVar[str] = "clip"
+    rows: str = "clip"
     _registry: ClassVar[dict[str, type[Solver]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -15,6 +15,7 @@ from dpskl.mechanisms.exponential_sampling import RejectionSampling, calibrate_r
 from dpskl.mechanisms.hidden_descent import HiddenDescent
 from dpskl.mechanisms.sensitivity import contributions
 from dpskl.records.losses import Loss, MarginLoss
+from dpskl.records.row_maps import ROW_MAPS
 from dpskl.solvers._checks import check_choice, check_count, check_number
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver
 
@@ -72,6 +73,10 @@ class ExponentialMechanism(Solver):
         ``"langevin"``: number of steps; ``None``: ``0.3 / (step ridge)``, between 50 and 500, with ``step = 2 / (2
         ridge + n B)``. ``"mala"``: number of steps, ``None`` is 300. ``"proximal"``: refuse where more steps must be
         made, ``None`` is 20,000. Not for ``"rejection"``.
+    rows : {"fill", "clip", "sphere"}, default="fill"
+        The row map (:mod:`dpskl.records.row_maps`). ``"clip"`` scales longer rows down to ``data_norm``, ``"sphere"``
+        brings every row, its constant included, to that norm, up or down, and ``"fill"`` does the one after the other.
+        Noise is for the longest row that there could be: with the last two no row is shorter.
 
     Notes
     -----
@@ -96,12 +101,14 @@ class ExponentialMechanism(Solver):
         radius: float | None = None,
         ridge: float | None = None,
         max_iter: int | None = None,
+        rows: str = "fill",
     ) -> None:
         self.sampler = sampler
         self.certified = certified
         self.radius = radius
         self.ridge = ridge
         self.max_iter = max_iter
+        self.rows = rows
 
     def refusal(self, loss: MarginLoss) -> str | None:
         if loss.is_smooth:
@@ -224,6 +231,7 @@ class ExponentialMechanism(Solver):
 
     def _check_parameters(self) -> None:
         check_choice("sampler", self.sampler, _SAMPLERS)
+        check_choice("rows", self.rows, ROW_MAPS)
         if not isinstance(self.certified, bool):
             raise ValueError(f"certified={self.certified!r} must be True or False")
         if self.certified == (self.sampler == "mala"):

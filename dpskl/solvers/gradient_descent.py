@@ -13,6 +13,7 @@ from dpskl.curator import Curator
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.hidden_descent import HiddenDescent, hidden_amplification, project_to_ball
+from dpskl.records.row_maps import ROW_MAPS
 from dpskl.solvers._checks import check_choice, check_count, check_number
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, refuse_pure
 
@@ -87,6 +88,10 @@ class GradientDescent(Solver):
         Release the average of the second half of the iterates, or the last one.
     projection_radius : float or None, default=None
         Radius of the ball around 0 that iterates are projected to; ``None`` for none.
+    rows : {"fill", "clip", "sphere"}, default="fill"
+        The row map (:mod:`dpskl.records.row_maps`). ``"clip"`` scales longer rows down to ``data_norm``, ``"sphere"``
+        brings every row, its constant included, to that norm, up or down, and ``"fill"`` does the one after the other.
+        Noise is for the longest row that there could be: with the last two no row is shorter.
 
     Notes
     -----
@@ -113,6 +118,7 @@ class GradientDescent(Solver):
         momentum: float | None = None,
         iterate: str = "average",
         projection_radius: float | None = None,
+        rows: str = "fill",
     ) -> None:
         self.max_iter = max_iter
         self.step_size = step_size
@@ -120,6 +126,7 @@ class GradientDescent(Solver):
         self.momentum = momentum
         self.iterate = iterate
         self.projection_radius = projection_radius
+        self.rows = rows
 
     def plan(self, facts: PublicFacts, epsilon: float, delta: float) -> Plan:
         self._check_parameters()
@@ -206,3 +213,4 @@ class GradientDescent(Solver):
             check_number(name, getattr(self, name), optional=True)
         check_number("momentum", self.momentum, 0, 1, closed=True, optional=True)
         check_choice("iterate", self.iterate, ("average", "last"))
+        check_choice("rows", self.rows, ROW_MAPS)

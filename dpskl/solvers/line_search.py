@@ -86,6 +86,10 @@ class BacktrackingGD(Backtracking):
         Share of the budget of one update that its search gets, in (0, 1).
     iterate : {"average", "last"}, default="average"
         Release an average of the iterates that favours the late ones (Shamir & Zhang 2013), or the last one.
+    rows : {"fill", "clip", "sphere"}, default="fill"
+        The row map (:mod:`dpskl.records.row_maps`). ``"clip"`` scales longer rows down to ``data_norm``, ``"sphere"``
+        brings every row, its constant included, to that norm, up or down, and ``"fill"`` does the one after the other.
+        Noise is for the longest row that there could be: with the last two no row is shorter.
 
     Notes
     -----
@@ -136,6 +140,7 @@ class BacktrackingGD(Backtracking):
         n_updates: int = 100,
         search_share: float = 0.1,
         iterate: str = "average",
+        rows: str = "fill",
     ) -> None:
         self.alpha = alpha
         self.beta = beta
@@ -154,6 +159,7 @@ class BacktrackingGD(Backtracking):
         self.n_updates = n_updates
         self.search_share = search_share
         self.iterate = iterate
+        self.rows = rows
 
     def plan(self, facts: PublicFacts, epsilon: float, delta: float) -> Plan:
         self.check_shared_parameters()
@@ -196,7 +202,7 @@ class BacktrackingSGD(Backtracking):
         As for :class:`BacktrackingGD`.
     alpha, beta, max_it, initial_step, clip_norm, objective_clip, xi, tau, psi, phi_max, angle_max
         As for :class:`BacktrackingGD`.
-    momentum, search_share, iterate
+    momentum, search_share, iterate, rows
         As for :class:`BacktrackingGD`. With the noise of a search being pure, it has Laplace law.
     n_updates : int, default=100
         How many updates the pool of questions is for. A tenth more parts and searches are planned than these need.
@@ -243,6 +249,7 @@ class BacktrackingSGD(Backtracking):
         n_updates: int = 100,
         search_share: float = 0.1,
         iterate: str = "average",
+        rows: str = "fill",
     ) -> None:
         self.alpha = alpha
         self.beta = beta
@@ -262,6 +269,7 @@ class BacktrackingSGD(Backtracking):
         self.n_updates = n_updates
         self.search_share = search_share
         self.iterate = iterate
+        self.rows = rows
 
     def plan(self, facts: PublicFacts, epsilon: float, delta: float) -> Plan:
         self.check_shared_parameters()

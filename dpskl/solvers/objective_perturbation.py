@@ -8,6 +8,8 @@ from numbers import Real
 from dpskl.curator import Curator
 from dpskl.mechanisms.perturbed_objective import calibrate_perturbed_objective
 from dpskl.records.losses import Loss, MarginLoss
+from dpskl.records.row_maps import ROW_MAPS
+from dpskl.solvers._checks import check_choice
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver
 
 __all__ = ["ObjectivePerturbation"]
@@ -33,6 +35,10 @@ class ObjectivePerturbation(Solver):
         and ``K`` the number of outputs: a larger share means less ridge and more noise. ``None``:
         ``min(1/4, sup phi'' sqrt(n epsilon / (K p)) / 20)``, ``p`` the number of weights of one output. The bias of a
         ridge ``B / (share epsilon)`` balances the noise that the share costs at a share proportional to this.
+    rows : {"fill", "clip", "sphere"}, default="fill"
+        The row map (:mod:`dpskl.records.row_maps`). ``"clip"`` scales longer rows down to ``data_norm``, ``"sphere"``
+        brings every row, its constant included, to that norm, up or down, and ``"fill"`` does the one after the other.
+        Noise is for the longest row that there could be: with the last two no row is shorter.
 
     Notes
     -----
@@ -53,8 +59,9 @@ class ObjectivePerturbation(Solver):
     rank = 2
     is_pure = True
 
-    def __init__(self, ridge_share: float | None = None) -> None:
+    def __init__(self, ridge_share: float | None = None, rows: str = "fill") -> None:
         self.ridge_share = ridge_share
+        self.rows = rows
 
     def refusal(self, loss: MarginLoss) -> str | None:
         if loss.is_smooth:
@@ -72,6 +79,7 @@ class ObjectivePerturbation(Solver):
         is_share = isinstance(self.ridge_share, Real) and 0 < self.ridge_share < 1
         if not (self.ridge_share is None or is_share):
             raise ValueError(f"ridge_share={self.ridge_share!r} must be None or lie strictly between 0 and 1")
+        check_choice("rows", self.rows, ROW_MAPS)
         curvature = facts.loss.curvature_bound * facts.row_norm**2
         # exp overflows at a budget where the rule asks for no ridge at all
         share = min(self._share(facts, epsilon) * epsilon / facts.n_outputs, 700.0)

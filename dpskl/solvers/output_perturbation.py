@@ -12,6 +12,7 @@ from dpskl.mechanisms.perturbed_output import PerturbedOutput
 from dpskl.mechanisms.sensitivity import contributions
 from dpskl.mechanisms.stable_training import ExactMinimum, FullGradientDescent, PermutedSGD, StableTraining
 from dpskl.records.losses import HuberHinge, Loss, MarginLoss
+from dpskl.records.row_maps import ROW_MAPS
 from dpskl.solvers._checks import check_choice, check_count, check_number
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver
 
@@ -56,6 +57,10 @@ class OutputPerturbation(Solver):
         step ``t``, and the last iterate.
     batch_size : int or None, default=None
         ``"psgd"`` only; more than ``n`` means ``n``. ``None``: ``sqrt(n)``.
+    rows : {"fill", "clip", "sphere"}, default="fill"
+        The row map (:mod:`dpskl.records.row_maps`). ``"clip"`` scales longer rows down to ``data_norm``, ``"sphere"``
+        brings every row, its constant included, to that norm, up or down, and ``"fill"`` does the one after the other.
+        Noise is for the longest row that there could be: with the last two no row is shorter.
 
     Notes
     -----
@@ -92,12 +97,14 @@ class OutputPerturbation(Solver):
         max_iter: int | None = None,
         step_size: float | None = None,
         batch_size: int | None = None,
+        rows: str = "fill",
     ) -> None:
         self.method = method
         self.min_ridge = min_ridge
         self.max_iter = max_iter
         self.step_size = step_size
         self.batch_size = batch_size
+        self.rows = rows
 
     def refusal(self, loss: MarginLoss) -> str | None:
         if loss.is_smooth or self.method not in ("gd", "psgd"):
@@ -167,6 +174,7 @@ class OutputPerturbation(Solver):
 
     def _check_parameters(self) -> None:
         check_choice("method", self.method, ("exact", "gd", "psgd"))
+        check_choice("rows", self.rows, ROW_MAPS)
         used = {"exact": (), "gd": ("max_iter", "step_size"), "psgd": ("max_iter", "step_size", "batch_size")}
         for name in ("max_iter", "step_size", "batch_size"):
             value = getattr(self, name)

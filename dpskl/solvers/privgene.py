@@ -13,7 +13,8 @@ from dpskl.curator import Curator
 from dpskl.mechanisms.coordinate_selection import CoordinateSelection
 from dpskl.mechanisms.population_selection import PopulationSelection
 from dpskl.mechanisms.sensitivity import contributions
-from dpskl.solvers._checks import check_count, check_number
+from dpskl.records.row_maps import ROW_MAPS
+from dpskl.solvers._checks import check_choice, check_count, check_number
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver
 
 __all__ = ["PrivGene"]
@@ -68,6 +69,10 @@ class PrivGene(Solver):
         every generation is paid for, so this needs far more budget.
     parents : int, default=10
         Parents of each generation, at most ``population``; used with a population only.
+    rows : {"fill", "clip", "sphere"}, default="fill"
+        The row map (:mod:`dpskl.records.row_maps`). ``"clip"`` scales longer rows down to ``data_norm``, ``"sphere"``
+        brings every row, its constant included, to that norm, up or down, and ``"fill"`` does the one after the other.
+        Noise is for the longest row that there could be: with the last two no row is shorter.
 
     Notes
     -----
@@ -98,6 +103,7 @@ class PrivGene(Solver):
         clip: float | None = None,
         population: int | None = None,
         parents: int = 10,
+        rows: str = "fill",
     ) -> None:
         self.max_iter = max_iter
         self.step_size = step_size
@@ -105,6 +111,7 @@ class PrivGene(Solver):
         self.clip = clip
         self.population = population
         self.parents = parents
+        self.rows = rows
 
     def plan(self, facts: PublicFacts, epsilon: float, delta: float) -> Plan:
         self._check_parameters()
@@ -181,6 +188,7 @@ class PrivGene(Solver):
         check_count("max_iter", self.max_iter, optional=True)
         for name in ("step_size", "final_step_size", "clip"):
             check_number(name, getattr(self, name), optional=True)
+        check_choice("rows", self.rows, ROW_MAPS)
         check_count("population", self.population, 2, optional=True)
         if self.population is None:
             return

@@ -48,9 +48,9 @@ def test_without_noise_it_is_the_ridge_minimiser(parameters, cls, n_classes):
     model = fitted(quiet(cls, parameters, n_classes, epsilon=inf, C=0.1), X, y)
     assert model.privacy_guarantee_ is None
     loss = model.solver_.problem_loss(facts(loss=cls()._loss(), n_classes=n_classes))
-    data = Problem(
-        X, loss.encode(y, n_classes), loss, data_norm=1.5, intercept=0.45, n_outputs=1 if n_classes == 2 else 3
-    )
+    n_outputs = 1 if n_classes == 2 else 3
+    rows = model.solver_.rows
+    data = Problem(X, loss.encode(y, n_classes), loss, data_norm=1.5, intercept=0.45, n_outputs=n_outputs, rows=rows)
     shape = data.zeros().shape
 
     def energy(flat):
@@ -172,7 +172,7 @@ def test_a_search_with_a_conditional_candidate_says_so():
         ({**MALA, "radius": 1.0}, "radius=1.0.*has no ball"),
         ({**REJECTION, "max_iter": 5}, "max_iter=5.*leave max_iter=None"),
         ({**PROXIMAL, "max_iter": 5}, "needs .* steps.*max_iter=5 allows fewer.*sampler='langevin'"),
-        ({**REJECTION, "ridge": 1.0}, "ridge=1 and radius=4.78.* promise that .* of the proposals.*raise ridge"),
+        ({**REJECTION, "ridge": 1.0}, "ridge=1 and radius=5 promise that .* of the proposals.*raise ridge"),
     ],
 )
 def test_refusals_name_parameter_value_and_remedy(parameters, message):

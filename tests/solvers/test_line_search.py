@@ -152,6 +152,7 @@ BAD = {
     "n_candidates": [0, 1001],
     "max_step": [0, inf],
     "choice_share": [0, 1],
+    "rows": ["cube"],
 }
 
 

@@ -270,7 +270,8 @@ def test_without_noise_it_finds_the_minimiser(cls, loss, n_classes, epsilon):
         warnings.simplefilter("ignore")
         model.fit(X, codes)
     n_outputs = 1 if n_classes == 2 else n_classes
-    problem = Problem(X, loss.encode(codes, n_classes), loss, data_norm=1.0, intercept=0.3, n_outputs=n_outputs)
+    settings = {"data_norm": 1.0, "intercept": 0.3, "n_outputs": n_outputs, "rows": solver.rows}
+    problem = Problem(X, loss.encode(codes, n_classes), loss, **settings)
     shape = problem.zeros().shape
 
     def objective(w):
