@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import numpy as np
 from conftest import Tape
+from sklearn.base import clone
 
 from dpskl import DPHuberSVC, DPLinearSVC, DPLogisticRegression
 from dpskl.accounting import (
@@ -40,7 +41,8 @@ from dpskl.solvers import (
 )
 
 N, D, NORM = 60, 3, 1.5
-P, ROW = D + 1, NORM * sqrt(1 + 0.3**2)  # with the intercept of 0.3 data_norm
+P = D + 1
+ROWS = {"clip": NORM * sqrt(1 + 0.3**2), "fill": NORM}  # the longest row, with the intercept of 0.3 data_norm
 EPSILON, DELTA = 2.0, 1e-5
 RNG = np.random.default_rng(12)
 X, Y = RNG.normal(size=(N, D)), RNG.permutation(np.arange(N) % 3)
@@ -69,6 +71,11 @@ class Fit:
     @property
     def ridge(self):
         return 1 / self.model.effective_C_
+
+    @property
+    def row(self):
+        """Norm of the longest row that there can be."""
+        return ROWS[self.model.solver_.rows]
 
     @property
     def joint_slope(self):
@@ -132,8 +139,8 @@ def _moment(fit, question, draws):
 def _hidden(fit, question, draws):
     scales = _expect(draws, *[("normal", P * fit.K)] * question.n_steps)
     assert len(set(scales)) == 1
-    clip = question.clip_norm if fit.K == 1 else fit.joint_slope * ROW
-    c = max(abs(1 - question.step * (fit.ridge + s)) for s in (0, N * fit.joint_curvature * ROW**2))
+    clip = question.clip_norm if fit.K == 1 else fit.joint_slope * fit.row
+    c = max(abs(1 - question.step * (fit.ridge + s)) for s in (0, N * fit.joint_curvature * fit.row**2))
     assert c < 1
     steps = range(question.n_steps)
     kept = sum(c**k for k in steps) / sqrt(sum(c ** (2 * k) for k in steps))  # of a pull that never ceases
@@ -141,7 +148,7 @@ def _hidden(fit, question, draws):
 
 
 def _range(fit, question, weights, direction, steps, *_):
-    moved = fit.joint_slope * ROW * max(steps) * float(np.linalg.norm(direction))
+    moved = fit.joint_slope * fit.row * max(steps) * float(np.linalg.norm(direction))
     return fit.changed * min(question.objective_clip, moved)
 
 
@@ -181,8 +188,8 @@ def _objective(fit, question, draws):
     K, law = fit.K, "normal" if fit.delta else "gamma"
     scales = _expect(draws, *[(law, P)] * (2 * K))
     assert scales == scales[:2] * K
-    t, m = ROW / scales[0], 2 * question.tolerance / (fit.ridge * scales[1])
-    a = log1p(fit.one_curvature * ROW**2 / fit.ridge)
+    t, m = fit.row / scales[0], 2 * question.tolerance / (fit.ridge * scales[1])
+    a = log1p(fit.one_curvature * fit.row**2 / fit.ridge)
     if fit.delta == 0:
         return PureCost(K * (fit.changed * t + a + m))
     if fit.changed == 1:
@@ -194,8 +201,8 @@ def _objective(fit, question, draws):
 
 
 def _output(fit, question, draws):
-    training, L, lam = question.training, fit.joint_slope * ROW, fit.ridge / N
-    kind, B = type(training).__name__, fit.joint_curvature * ROW**2
+    training, L, lam = question.training, fit.joint_slope * fit.row, fit.ridge / N
+    kind, B = type(training).__name__, fit.joint_curvature * fit.row**2
     order = [("exponential", N)] if kind == "PermutedSGD" else []
     *_, scale = _expect(draws, *order, ("gamma" if fit.delta == 0 else "normal", P * fit.K))
     if kind == "ExactMinimum":
@@ -216,27 +223,27 @@ def _output(fit, question, draws):
 def _rejection(fit, question, draws):
     assert {(draw.law, draw.size) for draw in draws} == {("normal", P), ("exponential", 1)}
     (scale,) = {draw.scale for draw in draws if draw.law == "normal"}
-    beta, margin = 1 / (fit.ridge * scale**2), ROW * question.radius
+    beta, margin = 1 / (fit.ridge * scale**2), fit.row * question.radius
     span = margin if fit.loss == "logistic" else 1 + margin  # phi(-m) - phi(m)
     assert margin > 2
     return BoundedRangeCost(fit.changed * fit.K * beta * span)
 
 
 def _proximal(fit, question, draws):
-    S = N * fit.one_curvature * ROW**2
+    S = N * fit.one_curvature * fit.row**2
     beta = 1 / (1.01 * (fit.ridge + S) * draws[0].scale ** 2)
     steps = sum(bool(np.isclose(draw.scale, sqrt(3 / (beta * S)), rtol=1e-9)) for draw in draws)
     assert steps == fit.K * question.n_steps
     assert sum(draw.scale == draws[0].scale for draw in draws) == fit.K
     tau = sqrt(P / 4 * log(1.01 * (1 + S / fit.ridge))) * (1 + 3 * fit.ridge / S) ** -question.n_steps
-    mu = fit.changed * ROW * sqrt(fit.K * beta / fit.ridge)
+    mu = fit.changed * fit.row * sqrt(fit.K * beta / fit.ridge)
     return ApproximateCost(EPSILON, gaussian_delta(mu, EPSILON) + (1 + exp(EPSILON)) * fit.K * tau)
 
 
 def _metropolis(fit, question, draws):
     normals = [draw for draw in draws if draw.law == "normal"]
     _expect(normals, *[("normal", P)] * (fit.K * (question.n_steps + 1)))
-    return GaussianCost(fit.changed * ROW * sqrt(fit.K * question.inverse_temperature / fit.ridge))
+    return GaussianCost(fit.changed * fit.row * sqrt(fit.K * question.inverse_temperature / fit.ridge))
 
 
 def _sampled(fit, question, draws, *arguments):
@@ -274,10 +281,10 @@ def costs_by_hand(fit):
 # -- the fits ----------------------------------------------------------------------------------------------------
 
 
-def long_steps(loss, K):
+def long_steps(loss, K, rows):
     """Steps at which the most curved data set contracts least: 0.9 where the penalty alone would shrink more."""
     curvature = {"logistic": 0.25 if K == 1 else 0.5, "huber": 1.0, "hinge": 1.0}[loss]
-    step = 1.9 / (ROW**2 * curvature + 10 / N)
+    step = 1.9 / (ROWS[rows] ** 2 * curvature + 10 / N)
     return GradientDescent(max_iter=4, iterate="last", step_size=step, clip_norm=10.0)
 
 
@@ -310,15 +317,16 @@ FITS = {
 }
 
 
-def solver_of(name, loss, K):
+def solver_of(name, loss, K, rows="clip"):
     solver = FITS[name][0]
-    return solver if isinstance(solver, Solver) else solver(loss, K)
+    solver = clone(solver) if isinstance(solver, Solver) else solver(loss, K, rows)
+    return solver.set_params(rows=rows) if "rows" in solver.get_params() else solver
 
 
-def check_fit(name, loss="logistic", K=1, neighbours="add_remove"):
+def check_fit(name, loss="logistic", K=1, neighbours="add_remove", rows="clip"):
     """What the draws of a fit cost is what the plan states, within (EPSILON, delta) and not far below it."""
     _, delta, C = FITS[name]
-    fit = fitted(solver_of(name, loss, K), loss, K, neighbours, delta, C)
+    fit = fitted(solver_of(name, loss, K, rows), loss, K, neighbours, delta, C)
     plan = fit.model.plan(N, D)
     assert plan.cost.epsilon(delta) <= EPSILON
     costs = costs_by_hand(fit)

@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from dpskl import DPHuberSVC, DPLinearSVC, DPLogisticRegression
+from dpskl.solvers import GradientDescent
 
 rng = np.random.default_rng(6)
 X = rng.normal(size=(300, 4)) * 10.0 ** rng.uniform(-1, 1, (300, 1))
@@ -41,4 +42,6 @@ def test_rows_that_are_scaled_to_nothing_have_no_parts():
     model = DPLogisticRegression(epsilon=5.0, classes=[0, 1], solver="gd").fit(X, CODES % 2)
     parts = model.score_parts(np.full((2, 4), 1e200))
     assert not parts[:, :-1].any()
-    np.testing.assert_allclose(parts[:, -1], model.intercept_[0])
+    np.testing.assert_allclose(parts.sum(axis=1), model.decision_function(np.full((2, 4), 1e200)))
+    clipped = DPLogisticRegression(epsilon=5.0, classes=[0, 1], solver=GradientDescent(rows="clip")).fit(X, CODES % 2)
+    np.testing.assert_allclose(clipped.score_parts(np.full((2, 4), 1e200))[:, -1], clipped.intercept_[0])

@@ -39,7 +39,7 @@ MUTATIONS = {
         ("limit = data_norm * (1 - slack)", "limit = 2 * data_norm", "gradients"),
     ],
     "records.design": [
-        ("np.hypot(bounded, self.intercept)", "bounded", "gradients"),
+        ("np.hypot(norms, self.intercept)", "norms", "gradients"),
         ("self._scale = row_scales(X, data_norm, norms)", "self._scale = np.ones(len(norms))", "gradients"),
         ("scaled = root * self._scale[block.rows]", "scaled = root", "moments_of_rows"),
     ],

@@ -32,6 +32,11 @@ def test_the_draws_of_a_fit_pay_for_its_claim(name, loss, K, neighbours):
     check_fit(name, loss, K, neighbours)
 
 
+@pytest.mark.parametrize(("name", "loss", "K", "neighbours"), CASES[::3])
+def test_they_do_where_rows_fill_their_bound(name, loss, K, neighbours):
+    check_fit(name, loss, K, neighbours, rows="fill")
+
+
 @pytest.mark.parametrize("K", [1, 3])
 @pytest.mark.parametrize("name", ["gd, last", "gd, last, long steps", "langevin"])
 @pytest.mark.parametrize("loss", ["logistic", "huber"])
