@@ -23,8 +23,10 @@ from dpskl.mechanisms.second_moment import SecondMoment
 from dpskl.mechanisms.selection import selection_spread
 from dpskl.mechanisms.stable_training import ExactMinimum, FullGradientDescent, PermutedSGD
 from dpskl.mechanisms.whitened_gradient import WhitenedGradient, Whitener, whitener_condition
+from dpskl.records.design import Design
 from dpskl.records.losses import Hinge, HuberHinge, Logistic, Softmax
 from dpskl.records.problem import Problem
+from dpskl.records.row_maps import ROW_MAPS
 from dpskl.solvers import ExponentialMechanism, GradientDescent, OutputPerturbation, PublicFacts
 
 NEIGHBOURS = ("add_remove", "replace_one")
@@ -79,6 +81,19 @@ def _both(mechanism, problems, arguments=()):
     first, second = (mechanism.release(p, *arguments, tape) for p, tape in zip(problems, tapes, strict=True))
     assert [d.scale for d in tapes[0].draws] == [d.scale for d in tapes[1].draws]  # data do not choose the noise
     return first, second, tapes[0].draws[-1].scale
+
+
+def check_row_norms():
+    """No row under any map is longer than what is said of it, nor that than what is said of all."""
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(400, 3)) * 10.0 ** rng.uniform(-6, 6, (400, 1))
+    X[0], X[1] = 0, 1e140
+    for rows, intercept in product(ROW_MAPS, (0.0, 0.3, 5.0)):
+        design = Design(X, data_norm=1.5, intercept=intercept, rows=rows)
+        norms = np.sqrt(sum(np.square(design.column(j)) for j in range(design.n_weights)))
+        assert (norms <= design.row_norms * (1 + 1e-12)).all()
+        assert (design.row_norms <= design.row_bound * (1 + 1e-12)).all()
+        assert norms.max() >= design.row_bound * (1 - 1e-9)  # some row is as long as that
 
 
 def check_gradients():

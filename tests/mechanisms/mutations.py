@@ -42,6 +42,15 @@ MUTATIONS = {
         ("np.hypot(norms, self.intercept)", "norms", "gradients"),
         ("self._scale = row_scales(X, data_norm, norms)", "self._scale = np.ones(len(norms))", "gradients"),
         ("scaled = root * self._scale[block.rows]", "scaled = root", "moments_of_rows"),
+        ("np.hypot(norms, self.intercept)", "norms", "row_norms"),
+        ("lengths = np.where(is_empty, data_norm, norms)", "lengths = norms / 2", "row_norms"),
+        ("self._scale *= stretch", "self._scale = stretch", "row_norms"),
+    ],
+    "records.row_maps": [
+        ("hypot(data_norm, intercept) if", "data_norm if", "row_norms"),
+        ("else float(data_norm)", "else float(data_norm) / 2", "row_norms"),
+        ("else float(data_norm)", "else float(data_norm) / 2", "filled fit: objective"),
+        ("hypot(data_norm, intercept) if", "data_norm if", "fit: objective"),
     ],
     "records.problem": [
         ("-clip_norm * (1 - 1e-12) / norms", "-2 * clip_norm / norms", "gradients"),

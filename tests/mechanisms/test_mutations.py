@@ -53,6 +53,7 @@ def check_of(name):
         "laws": lambda: check_laws({"system": SystemNoise(), "seeded": SeededNoise(7)}[rest]),
         "sampler": partial(check_every_draw_of_a_sampler_counts, *words),
         "fit": partial(check_fit, *words),
+        "filled fit": partial(check_fit, *words, rows="fill"),
     }[kind]
 
 
