@@ -24,6 +24,7 @@ _RIDGE = 0.1
 _NUMERIC_RIDGE = 1e-10
 _MOST_STEPS = 1000
 _PASSES = 5
+_MOST_PLACES = 10**8  # in an order of records, which is held in memory
 # Half-width of the parabola that takes the place of the hinge's kink. A narrower one costs rounding allowance.
 _HINGE_WIDTH = 1e-2
 # A budget far from rounding.
@@ -168,6 +169,11 @@ class OutputPerturbation(Solver):
             step = 2 / (B + 2 * lam) if self.step_size is None else self.step_size
             enough = min(ceil(1 / max(lam * step, 1 / _MOST_STEPS)), _MOST_STEPS)
             return FullGradientDescent(*common, step=step, n_steps=enough if self.max_iter is None else self.max_iter)
+        if n > _MOST_PLACES:
+            raise ValueError(
+                f"n_samples={n} is too large for method='psgd', which draws an order of that many places, those of "
+                f"records that are not there included; declare at most {_MOST_PLACES:g}, or take method='exact'"
+            )
         batch_size = round(sqrt(n)) if self.batch_size is None else min(self.batch_size, n)
         passes = _PASSES if self.max_iter is None else self.max_iter
         return PermutedSGD(*common, batch_size=batch_size, n_passes=passes, step=self.step_size)
