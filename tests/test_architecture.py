@@ -41,7 +41,7 @@ ALLOWED = {
     },
     "linear_model": {"base", "records.losses"},
     "dummy": {"classifier", "exchange", "mechanisms", "progress", "validation"},
-    "preprocessing": {"records", "validation"},
+    "preprocessing": {"progress", "records", "validation"},
     "model_selection": {
         "base",
         "classifier",

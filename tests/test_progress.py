@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from sklearn.pipeline import make_pipeline
 
 from dpskl import DPHuberSVC, DPLinearSVC, DPLogisticRegression
 from dpskl.dummy import PrivateMajority
+from dpskl.model_selection import BudgetedSearchCV, PrivateSearchCV
+from dpskl.preprocessing import PublicScaler
 from dpskl.solvers import solver_names
 
 pytest.importorskip("sklearn.callback", reason="scikit-learn has no callbacks before 1.9")
@@ -85,6 +88,23 @@ def test_the_progress_bar_of_scikit_learn_works(capsys):
     model.fit(X, y)
     assert "DPLogisticRegression" in capsys.readouterr().out
     assert not any("callback" in name for name in vars(model.release()))
+
+
+def test_pipelines_and_searches_show_their_parts(capsys):
+    pytest.importorskip("rich", reason="scikit-learn draws its progress bars by rich")
+    from sklearn.callback import ProgressBar
+
+    def pipeline():
+        return make_pipeline(PublicScaler(-5, 5), DPLogisticRegression(classes=[0, 1]))
+
+    grid = {"dplogisticregression__C": [0.1, 1.0]}
+    for search in (
+        pipeline(),
+        BudgetedSearchCV(pipeline(), grid, cv=2),
+        PrivateSearchCV(pipeline(), grid, epsilon=3.0),
+    ):
+        search.set_callbacks(ProgressBar()).fit(X, y)
+        assert type(search).__name__ in capsys.readouterr().out
 
 
 def test_scorers_that_watch_a_fit_get_nothing_to_score():

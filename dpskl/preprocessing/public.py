@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpskl.preprocessing.named import in_order
+from dpskl.progress import CallbackSupportMixin, Progress, with_callbacks
 from dpskl.validation import validate_rows
 
 Array = np.ndarray[Any, Any]
@@ -27,7 +28,7 @@ SMALLEST, LARGEST = 1e-100, 1e100  # products and quotients of such numbers neit
 _BLOCK_SIZE = 1 << 17
 
 
-class PublicTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class PublicTransformer(CallbackSupportMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """``fit`` and ``transform``; subclasses say how parameters are checked and rows are mapped."""
 
     def __sklearn_tags__(self):
@@ -36,6 +37,7 @@ class PublicTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
+    @with_callbacks
     def fit(self, X, y=None):
         """Check the parameters, and note the number and the names of the columns.
 
@@ -55,7 +57,9 @@ class PublicTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ValueError
             If a parameter is unusable, or does not suit the number of columns or the format of ``X``.
         """
+        progress = Progress(self, 0)
         self._prepare(validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32]))
+        progress.finished()
         return self
 
     def transform(self, X):
