@@ -14,13 +14,14 @@ from dpskl.classifier import PrivateClassifier
 from dpskl.curator import Curator
 from dpskl.exceptions import WeakSignalWarning
 from dpskl.exchange import fit_facts
+from dpskl.guarantee import PrivacyGuarantee
 from dpskl.mechanisms.noise import NoiseSource, make_noise
 from dpskl.prediction import LinearPredictor
 from dpskl.progress import Progress, with_callbacks
 from dpskl.records.losses import MarginLoss
 from dpskl.records.path import Path
 from dpskl.records.problem import Problem
-from dpskl.solvers import Outcome, Plan, PublicFacts, Solver, make_solver
+from dpskl.solvers import Plan, PublicFacts, Solver, make_solver
 from dpskl.validation import (
     check_parameters,
     check_penalty,
@@ -132,7 +133,6 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
             tags.classifier_tags.poor_score = True
         return tags
 
-    @with_callbacks
     def fit(self, X, y, **fit_params):
         """Fit the model, spending (epsilon, delta) once.
 
@@ -186,14 +186,40 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
             )
             if self.verbose:
                 print(guarantee)
-            progress = Progress(self, None if plan.budget else plan.n_questions)
-            name = solver.name if solver.condition is None else f"{solver.name} ({solver.condition})"
-            self._charge(self._cost(plan), name, n_samples, noise.is_secure)
-            outcome = self._run(solver, plan, facts, X, codes, noise, progress)
-            rows = outcome.weights.reshape(facts.n_weights, facts.n_outputs).T
-            self.coef_ = rows[:, : facts.n_features].copy()
-            self.intercept_ = rows[:, -1] * facts.intercept if self.fit_intercept else np.zeros(facts.n_outputs)
+            return self._charge_and_run(solver, plan, facts, noise, guarantee, X, classes, codes)
 
+    @with_callbacks
+    def _charge_and_run(
+        self,
+        solver: Solver,
+        plan: Plan,
+        facts: PublicFacts,
+        noise: NoiseSource,
+        guarantee: PrivacyGuarantee | None,
+        X: Any,
+        classes: Any,
+        codes: Any,
+    ) -> PrivateLinearClassifier:
+        """Charge the plan, let the solver ask, and keep what it released; this is where records are used."""
+        progress = Progress(self, None if plan.budget else plan.n_questions)
+        name = solver.name if solver.condition is None else f"{solver.name} ({solver.condition})"
+        self._charge(self._cost(plan), name, facts.n_samples, noise.is_secure)
+        loss = solver.problem_loss(facts)
+        problem = Problem(
+            X,
+            loss.encode(codes, len(classes)),
+            loss,
+            data_norm=facts.data_norm,
+            intercept=facts.intercept,
+            n_outputs=facts.n_outputs,
+            rows=facts.rows,
+        )
+        data = Path(problem) if plan.along_path else problem
+        outcome = solver.run(Curator(data, plan.open_budget(), noise, progress.answered), plan)
+
+        rows = outcome.weights.reshape(facts.n_weights, facts.n_outputs).T
+        self.coef_ = rows[:, : facts.n_features].copy()
+        self.intercept_ = rows[:, -1] * facts.intercept if self.fit_intercept else np.zeros(facts.n_outputs)
         self.classes_ = classes
         self.n_iter_ = outcome.n_iter
         self.history_ = outcome.history
@@ -204,24 +230,6 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
         self._constant, self._rows = facts.intercept, facts.rows
         progress.finished()
         return self
-
-    @staticmethod
-    def _run(
-        solver: Solver, plan: Plan, facts: PublicFacts, X: Any, codes: Any, noise: NoiseSource, progress: Progress
-    ) -> Outcome:
-        """Let the solver ask; this is where records are used."""
-        loss = solver.problem_loss(facts)
-        problem = Problem(
-            X,
-            loss.encode(codes, facts.n_classes),
-            loss,
-            data_norm=facts.data_norm,
-            intercept=facts.intercept,
-            n_outputs=facts.n_outputs,
-            rows=facts.rows,
-        )
-        data = Path(problem) if plan.along_path else problem
-        return solver.run(Curator(data, plan.open_budget(), noise, progress.answered), plan)
 
     def plan(self, n_samples, n_features, n_classes=None):
         """Return what ``fit`` would do with data of this size, and what it would cost; no data are needed.

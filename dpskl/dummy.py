@@ -104,7 +104,6 @@ class PrivateMajority(PrivateClassifier):
         """Return what ``fit`` would release, and what that costs; no data are needed."""
         return NoisyHistogram(float(self.epsilon), self.neighbours)
 
-    @with_callbacks
     def fit(self, X, y, **fit_params):
         """Count the classes, spending epsilon once.
 
@@ -138,8 +137,12 @@ class PrivateMajority(PrivateClassifier):
         warn_of_weak_claims(self, n_samples)
         facts = fit_facts(self, "noisy_histogram", n_samples, X.shape[1], classes)
         guarantee = self._promise((mechanism.describe(1),), mechanism.cost, facts, noise.is_secure)
+        return self._charge_and_count(mechanism, facts, guarantee, noise, classes, codes)
+
+    @with_callbacks
+    def _charge_and_count(self, mechanism, facts, guarantee, noise, classes, codes):
         progress = Progress(self, 1)
-        self._charge(self._cost(mechanism), "noisy_histogram", n_samples, noise.is_secure)
+        self._charge(self._cost(mechanism), facts.solver, facts.n_samples, noise.is_secure)
         counts = np.maximum(mechanism.release(np.bincount(codes, minlength=len(classes)), noise), 0)
         total = counts.sum()
         self.class_prior_ = counts / total if total > 0 else np.full(len(classes), 1 / len(classes))

@@ -29,6 +29,7 @@ ALLOWED = {
     "classifier": {"exchange", "guarantee", "mechanisms.base", "progress", "solvers", "accounting"},
     "base": {
         "classifier",
+        "guarantee",
         "exchange",
         "prediction",
         "progress",

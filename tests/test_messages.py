@@ -50,3 +50,10 @@ def test_the_rate_of_samples_may_be_one_and_the_message_says_so(q):
     with pytest.raises(ValueError, match=rf"q={q!r} must be a number in \(0, 1\]"):
         DPLogisticRegression(solver=BacktrackingSGD(q=q), classes=[0, 1]).plan(100, 2)
     DPLogisticRegression(solver=BacktrackingSGD(q=1), classes=[0, 1]).plan(100, 2)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_warnings_point_at_the_line_of_the_user(estimator):
+    with pytest.warns(UserWarning, match="classes=None was read from y") as told:
+        estimator().fit(X, y)
+    assert {warning.filename for warning in told} == {__file__}
