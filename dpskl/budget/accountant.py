@@ -268,14 +268,14 @@ class PrivacyAccountant(LedgerReader):
             delta=_checked_delta(delta),
         )
         book = self._open_book()
+        with book.lock:
+            words = book.sizes.note(entry)
+        if words is not None:  # before the charge: who makes errors of warnings loses nothing
+            warnings.warn(words, PrivacyLeakWarning, stacklevel=2)
         try:
             book.spend(entry)
         except FilterRefusal as refusal:
             raise BudgetExceededError(explain(entry, refusal, book.facts, self.entries())) from refusal
-        with book.lock:
-            words = book.sizes.note(entry)
-        if words is not None:
-            warnings.warn(words, PrivacyLeakWarning, stacklevel=2)
 
     def would_grant(self, costs: Iterable[Any]) -> int:
         """Return how many of these costs, spent in this order, would be granted now. Nothing is charged.

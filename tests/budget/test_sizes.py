@@ -160,3 +160,14 @@ def test_splits_of_every_size_are_explained():
             for end in range(1, k + 1):
                 assert is_explained(growing[:end])
             assert is_explained([*growing, n])
+
+
+def test_who_makes_errors_of_warnings_is_told_before_the_charge():
+    accountant = PrivacyAccountant()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyLeakWarning)
+        for n in (731, 480):
+            accountant.spend(PureCost(0.1), estimator="a", solver="b", n_samples=n)
+        with pytest.raises(PrivacyLeakWarning, match="480, 609, 731"):
+            accountant.spend(PureCost(0.1), estimator="a", solver="b", n_samples=609)
+    assert len(accountant) == 2
