@@ -107,6 +107,16 @@ def test_no_error_and_no_warning_between_charge_and_release(estimator, solver):
     assert np.isfinite(model.coef_).all()
 
 
+@pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy", "neg_log_loss"])
+def test_no_error_and_no_warning_in_a_private_search_either(scoring):
+    accountant, rows = PrivacyAccountant(), hostile_rows()
+    model = DPLogisticRegression(classes=[0, 1])
+    search = PrivateSearchCV(model, {"C": [0.1, 1.0]}, epsilon=10.0, scoring=scoring, accountant=accountant)
+    with np.errstate(all="raise"), special.errstate(all="raise"):
+        search.fit(rows, y)
+    assert len(accountant.entries()) == 1
+
+
 def test_labels_give_no_warning_whatever_they_are():
     # scikit-learn warns where more than half of the labels differ, which a fit with declared classes can tell
     labels = np.arange(40) % 25
