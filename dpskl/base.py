@@ -112,12 +112,12 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
         """
         solver = params.get("solver", self.solver)
         inner = [name for name in params if name.startswith("solver__")]
-        if inner and isinstance(solver, str):
-            kind = Solver._registry.get(solver)
+        if inner and not isinstance(solver, Solver):
+            kind = Solver._registry.get(solver) if isinstance(solver, str) else None
             example = f"dpskl.solvers.{kind.__name__}()" if kind else "dpskl.solvers.WhitenedGD()"
             raise ValueError(
                 f"{inner[0]}={params[inner[0]]!r} cannot be set, since solver={solver!r} is a name, which stands for "
-                f"that solver's defaults; pass an instance, solver={example}"
+                f"that solver's defaults, or no solver; pass an instance, solver={example}"
             )
         return super().set_params(**params)
 

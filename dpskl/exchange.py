@@ -6,6 +6,7 @@ import copy
 import warnings
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpskl._version import __version__
 from dpskl.exceptions import NoPrivacyWarning, SeededNoiseWarning
 from dpskl.guarantee import FitFacts, PrivacyGuarantee
+from dpskl.records.row_maps import ROW_MAPS
 from dpskl.solvers import Solver
 
 __all__ = ["fit_facts", "from_record", "released_copy", "to_record"]
@@ -118,16 +120,27 @@ def from_record(cls: type, record: Mapping[str, Any]) -> Any:
     if not isinstance(record, Mapping) or record.get("estimator") != cls.__name__:
         found = record.get("estimator") if isinstance(record, Mapping) else type(record).__name__
         raise ValueError(f"the record is of {found!r}, and {cls.__name__}.from_dict reads its own only")
-    if record["format"] > _FORMAT:
-        raise ValueError(f"the record has format {record['format']}, this dpskl reads up to {_FORMAT}: upgrade it")
+    try:
+        if record["format"] > _FORMAT:
+            raise ValueError(f"the record has format {record['format']}, this dpskl reads up to {_FORMAT}: upgrade it")
+        model = _made(cls, record)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"the record is damaged: {type(error).__name__} {error}") from error
+    _check_whole(model)
+    return model
+
+
+def _made(cls: type, record: Mapping[str, Any]) -> Any:
     parameters = _from_plain(record["parameters"])
     if "solver" in parameters:
         parameters["solver"] = _solver_from(parameters["solver"])
+    for name in _KEPT_BACK:
+        if name in parameters:
+            raise ValueError(f"the record is damaged: a released model has no {name}")
     model = cls(**parameters)
     for name, value in _from_plain(record["fitted"]).items():
         if name in _ARRAYS:
-            dtype = object if name == "feature_names_in_" else None
-            value = np.asarray(value, dtype=dtype)
+            value = np.asarray(value, dtype=object if name == "feature_names_in_" else None)
         elif name == "solver_":
             value = _solver_from(value)
         elif name not in _PLAIN:
@@ -136,3 +149,31 @@ def from_record(cls: type, record: Mapping[str, Any]) -> Any:
     guarantee = record["privacy_guarantee"]
     model.privacy_guarantee_ = None if guarantee is None else PrivacyGuarantee.from_dict(_from_plain(guarantee))
     return model
+
+
+def _check_whole(model: Any) -> None:
+    """Raise ValueError where a record lacks something that prediction needs, or has it in another shape."""
+    n_classes = np.size(getattr(model, "classes_", ()))
+    n_outputs = 1 if n_classes == 2 else n_classes
+    shapes: dict[str, tuple[Any, ...]] = {"class_prior_": (n_classes,)}
+    if hasattr(model, "solver"):
+        shapes = {"coef_": (n_outputs, getattr(model, "n_features_in_", None)), "intercept_": (n_outputs,)}
+        for name in ("data_norm_", "_constant"):
+            shapes[name] = ()
+        if getattr(model, "_rows", None) not in ROW_MAPS or not hasattr(model, "solver_"):
+            raise ValueError("the record is damaged: it has no solver_ or no row map")
+    for name, shape in shapes.items():
+        found = np.asarray(getattr(model, name, np.nan), dtype=object)
+        is_finite = all(isinstance(value, float | int) and isfinite(value) for value in found.ravel())
+        if found.shape != shape or n_classes < 2 or not is_finite:
+            raise ValueError(f"the record is damaged: {name} must be finite and of shape {shape}")
+    guarantee = model.privacy_guarantee_
+    if guarantee is not None and not _is_claimed(guarantee):
+        raise ValueError(f"the record is damaged: its cost is not within ({guarantee.epsilon!r}, {guarantee.delta!r})")
+
+
+def _is_claimed(guarantee: PrivacyGuarantee) -> bool:
+    """Whether an (epsilon, delta) is one, and what its cost says."""
+    epsilon, delta = guarantee.epsilon, guarantee.delta
+    is_pair = isinstance(epsilon, float | int) and epsilon > 0 and isinstance(delta, float | int) and 0 <= delta < 1
+    return is_pair and guarantee.cost.epsilon(delta) <= epsilon * (1 + 1e-9)

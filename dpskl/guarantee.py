@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from math import exp
+from math import exp, inf
 from typing import Any
 
 from dpskl.accounting import Cost, cost_from_dict, group_epsilon
@@ -133,7 +133,8 @@ class PrivacyGuarantee:
             ``inf`` where nothing is proved.
         """
         delta = self.delta if delta is None else delta
-        return min(self.epsilon, self.epsilon_at(delta)) if k == 1 else group_epsilon(self.cost, k, delta)
+        one = self.epsilon if k == 1 and delta >= self.delta else inf
+        return min(one, group_epsilon(self.cost, k, delta))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that ``json.dumps`` takes, and :meth:`from_dict` restores."""

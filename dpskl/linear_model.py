@@ -40,7 +40,8 @@ _PARAMETERS = """
     n_samples : int or None, default=None
         The public number of records, at least 2: a published figure, or a bound that no data set exceeds, used by all
         formulas in place of the number of rows. ``None`` makes the number of rows itself public, which is wrong where
-        the rows were chosen by something private, such as their labels.
+        the rows were chosen by something private, such as their labels. Not for cross-validation, whose folds follow
+        the number of rows.
     neighbours : {{"add_remove", "replace_one"}}, default="add_remove"
         Which data sets must be hard to tell apart: with one record more or less (``n_samples`` being
         public), or with one record exchanged.

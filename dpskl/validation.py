@@ -194,7 +194,8 @@ def _checked_rows(X: Any) -> Any:
         _check_finite(X)
         return X
     _check_finite(X.data)
-    fresh = type(X)((X.data, X.indices, X.indptr), shape=X.shape, copy=False)  # remembers nothing
+    plain = sp.csr_array if isinstance(X, sp.sparray) else sp.csr_matrix  # no subclass
+    fresh = plain((X.data, X.indices, X.indptr), shape=X.shape, copy=False)  # remembers nothing
     try:
         fresh.check_format(full_check=True)
     except ValueError as error:
@@ -320,7 +321,10 @@ def encode_labels(y: Array, declared: Any) -> tuple[Array, Array]:
                 f"labels from 0 on: inside them declare classes={list(range(len(classes)))}"
             )
         raise ValueError(f"y has labels {seen[~known].tolist()!r} that classes={classes.tolist()!r} lacks; {remedy}")
-    return classes, np.searchsorted(classes, y)
+    codes: Array = np.searchsorted(classes, y)
+    if not (codes < len(classes)).all() or not (classes[codes] == y).all():
+        raise ValueError("y has labels that do not compare as words or numbers do; convert them by str or int first")
+    return classes, codes
 
 
 def find_data_norm(X: Any, declared: float | None) -> float:

@@ -23,7 +23,7 @@ ALLOWED = {
     "solvers": {"curator", "mechanisms", "accounting", "budget", "records.losses", "records.row_maps"},
     "guarantee": {"mechanisms.base", "accounting"},
     "validation": {"mechanisms.sensitivity", "records", "accounting", "budget"},
-    "exchange": {"guarantee", "solvers"},
+    "exchange": {"guarantee", "solvers", "records.row_maps"},
     "progress": set(),
     "prediction": {"records", "validation"},
     "classifier": {"exchange", "guarantee", "mechanisms.base", "progress", "solvers", "accounting"},

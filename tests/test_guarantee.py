@@ -112,6 +112,10 @@ def test_somebody_with_several_records_is_told():
     assert pure.for_group(5, 1e-6) <= 5.0
     with pytest.raises(ValueError, match="k=0"):
         guarantee.for_group(0)
+    # below its own delta one record has what the curve says, and not the headline
+    for delta in (0, 1e-12):
+        assert guarantee.for_group(1, delta) == guarantee.epsilon_at(delta) > guarantee.epsilon
+    assert guarantee.for_group(1, 1e-3) <= guarantee.epsilon
 
 
 def test_what_a_fit_asks_for_is_what_a_basic_ledger_charges():

@@ -127,5 +127,21 @@ def test_what_is_not_a_record_is_refused():
         DPLogisticRegression.from_dict(
             {**record, "parameters": {**record["parameters"], "solver": {"name": "os.system", "parameters": {}}}}
         )
+
+    def damaged(part, **changes):
+        return {**record, part: {**record[part], **changes}}
+
+    for changed in (
+        {**record, "fitted": {}},
+        damaged("fitted", coef_=[[1.0, float("nan"), 0.0]]),
+        damaged("fitted", coef_=[[1.0, 2.0]]),
+        damaged("fitted", intercept_=[1.0, 2.0]),
+        damaged("fitted", classes_=["no"]),
+        {**record, "fitted": {name: value for name, value in record["fitted"].items() if name != "_rows"}},
+        damaged("privacy_guarantee", epsilon=-1),
+        damaged("privacy_guarantee", delta=2.0),
+    ):
+        with pytest.raises(ValueError, match="the record is damaged"):
+            DPLogisticRegression.from_dict(changed)
     with pytest.raises(ValueError, match="no model of this package has"):
         DPLogisticRegression.from_dict({**record, "fitted": {**record["fitted"], "predict": 1}})

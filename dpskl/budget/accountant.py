@@ -31,6 +31,7 @@ __all__ = ["PrivacyAccountant"]
 # One book for each ledger and one handle for each view of it, as long as somebody holds them.
 _BOOKS: weakref.WeakValueDictionary[tuple[str, str], Book] = weakref.WeakValueDictionary()
 _HANDLES: weakref.WeakValueDictionary[tuple[Any, ...], PrivacyAccountant] = weakref.WeakValueDictionary()
+_EVERY_HANDLE: weakref.WeakSet[PrivacyAccountant] = weakref.WeakSet()  # two may have one view, made apart
 _REGISTRY_LOCK = threading.RLock()
 
 
@@ -38,7 +39,7 @@ def _after_fork_in_child() -> None:
     global _REGISTRY_LOCK
     _REGISTRY_LOCK = threading.RLock()  # another thread of the parent may have held it
     _BOOKS.clear()  # or may have been about to write in one
-    for handle in list(_HANDLES.values()):
+    for handle in list(_EVERY_HANDLE):
         handle._book = None
 
 
@@ -147,6 +148,7 @@ class PrivacyAccountant(LedgerReader):
         self._book: Book | None = None
         with _REGISTRY_LOCK:
             _HANDLES[facts["id"], path, cell, label] = self
+            _EVERY_HANDLE.add(self)
 
     # -- a handle: whatever copies it, there is one ledger ----------------------------------------------
 

@@ -330,8 +330,10 @@ class BasicFilter(Filter):
         """Epsilon that is left."""
         if self.epsilon == math.inf:
             return math.inf
-        # a first cost may have been granted by its own curve and be without a measure here: then nothing is left
-        return 0.0 if self._infinite else float(max(Fraction(0), exact(self.epsilon) - self._epsilon_spent))
+        # a first cost may be granted by its own curve and have no measure here, or too much: then nothing is left
+        if self._infinite or self._delta_spent > exact(self.delta):
+            return 0.0
+        return float(max(Fraction(0), exact(self.epsilon) - self._epsilon_spent))
 
     @property
     def delta_spent(self) -> float:

@@ -290,20 +290,30 @@ class Ledger:
 
     @contextlib.contextmanager
     def _opened(self, mode: str, *, exclusive: bool) -> Iterator[IO[bytes]]:
-        try:
-            file = open(self.path, mode, buffering=0)  # noqa: SIM115, closed below
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            raise LedgerNotFoundError(f"there is no ledger at {self.path}; nothing can be spent without it") from None
-        _OPEN.add(file)
-        try:
-            hold(file, exclusive=exclusive, seconds=_SECONDS)
+        while True:
             try:
-                yield file
+                file = open(self.path, mode, buffering=0)  # noqa: SIM115, closed below
+            except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+                message = f"there is no ledger at {self.path}; nothing can be spent without it"
+                raise LedgerNotFoundError(message) from None
+            _OPEN.add(file)
+            try:
+                hold(file, exclusive=exclusive, seconds=_SECONDS)
+                try:
+                    if not self._is_at_path(file):
+                        continue  # another was put in its place while we waited, and nobody would find what we write
+                    yield file
+                    return
+                finally:
+                    release(file)
             finally:
-                release(file)
-        finally:
-            _OPEN.discard(file)
-            file.close()
+                _OPEN.discard(file)
+                file.close()
+
+    def _is_at_path(self, file: IO[bytes]) -> bool:
+        with contextlib.suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(file.fileno()), os.stat(self.path))
+        return False
 
     def facts(self) -> dict[str, Any]:
         """Return what was fixed when the ledger was made."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import inf
 
+from dpskl.accounting._numeric import check_range
 from dpskl.accounting.costs import Cost
 from dpskl.budget.filters import Filter, GDPFilter, RDPFilter
 
@@ -61,6 +62,7 @@ def odometer(totals: Sequence[Cost], delta: float) -> float:
     >>> round(cost.epsilon(1e-6), 2), round(odometer([cost], 1e-6), 2)
     (3.53, 4.46)
     """
+    delta = check_range("delta", delta, 0.0, 1.0, open_high=True)
     pure = max(total.pure_epsilon for total in totals)
     if delta == 0.0:
         return pure

@@ -28,7 +28,8 @@ def explain(entry: Entry, refusal: FilterRefusal, facts: Mapping[str, Any], entr
     others = [name for name in COMPOSITIONS if name != composition and _admits(name, epsilon, delta, entries, entry)]
     if others:
         reason += f"; {' or '.join(map(repr, others))} composition, chosen from the start, would have admitted it"
-    remedy = "ask for delta=0" if delta == 0 else f"ask for a smaller {scarce}"
+    is_pure = entry.cost.pure_epsilon < inf
+    remedy = "ask for delta=0" if delta == 0 and not is_pure else f"ask for a smaller {scarce}"
     where = delta if entry.delta is None or composition != "basic" else entry.delta
     return (
         f"{at(entry.cost.epsilon(where), where)} exceeds what is left of the ceiling of {at(epsilon, delta)}: "

@@ -148,7 +148,7 @@ class PrivacyReport:
         if any(entry.is_void and not entry.is_seeded for entry in self.entries):
             found.append("NO GUARANTEE HOLDS for entries marked 'no guarantee': they have no finite epsilon")
         for words in self._conditional:
-            found.append(f"NOT PROVED for entries of {words}: they hold under the condition that it names")
+            found.append(f"NOT PROVED for entries marked {words!r}: they hold under the condition that this names")
         if len(self.entries) > 1:
             found.append(
                 f"{at(*self.spent)} holds if number and costs of the spends were fixed before the first result was seen"

@@ -111,12 +111,14 @@ class Tally:
         The ceiling is a filter, fixed in advance: whatever it lets pass is (epsilon, delta)-private. Of sums the part
         that was used will do. By induction over the steps, P(S) <= E_Q[e^E 1_S] + delta, with E the sum of the epsilons
         in a transcript, and delta that of the ceiling: the part of a step's law above e^epsilon_1 times the other has
-        mass delta_1 at most, and the rest is followed by steps whose deltas sum to at most delta - delta_1.
+        mass delta_1 at most, and the rest is followed by steps whose deltas sum to at most delta - delta_1. A first
+        cost that was granted by its own curve may be counted at more than that delta: then only the ceiling holds.
         """
         if self.epsilon == inf:
             return None
         rules = [group.rule for group in self._groups.values()]
-        spent = max(rule.spent for rule in rules) if all(isinstance(rule, BasicFilter) for rule in rules) else inf
+        sums = [rule.spent for rule in rules if isinstance(rule, BasicFilter) and rule.delta_spent <= self.delta]
+        spent = max(sums) if len(sums) == len(rules) else inf
         return Spent(min(spent, self.epsilon), self.delta)
 
     def remaining(self) -> Spent:

@@ -15,6 +15,8 @@ from dpskl.mechanisms.sensitivity import sum_sensitivity
 
 __all__ = ["NoisyScore"]
 
+_LARGEST_BOUND = 1e100  # sums of such scores do not overflow
+
 
 @dataclass(frozen=True)
 class NoisyScore(Mechanism):
@@ -55,6 +57,10 @@ class NoisyScore(Mechanism):
     bound: float
     neighbours: str
     n_samples: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.bound <= _LARGEST_BOUND:
+            raise ValueError(f"bound={self.bound!r} must be positive and at most {_LARGEST_BOUND:g}")
 
     name = "noise on a sum of bounded scores, one of each record"
     theorem = "Laplace mechanism (Dwork et al. 2006) for delta = 0, else Gaussian mechanism (Balle & Wang 2018)"

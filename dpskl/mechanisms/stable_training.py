@@ -214,7 +214,9 @@ class PermutedSGD(StableTraining):
       ``k n_passes L / (b (B + lam))``, since no step is longer than ``1 / (B + lam)``. An average of these iterates
       is not covered: it can be further apart by a factor that grows with ``log m``.
 
-    The order is drawn without the data and may be public.
+    The order is drawn without the data. Of who is absent the place stays empty; where ``n_samples`` is a bound above
+    the number of records, the places of the others are those of their rows, which move up when a row is left out: then
+    the law of who is where is the same for neighbours only as long as the order is not shown. It is not.
     """
 
     batch_size: int

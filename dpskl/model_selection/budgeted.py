@@ -9,12 +9,15 @@ from math import inf
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import FitFailedWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from dpskl.accounting.words import at, at_least
+from dpskl.classifier import PrivateClassifier
 from dpskl.exceptions import BudgetExceededError, LedgerNotFoundError
 from dpskl.guarantee import PrivacyGuarantee
 from dpskl.mechanisms.base import ReleasePart
@@ -22,6 +25,8 @@ from dpskl.model_selection.plan import SearchPlan, summarise
 from dpskl.model_selection.planned import Planned, Size
 from dpskl.model_selection.rules import planned_search
 from dpskl.model_selection.splits import position_splitter
+from dpskl.model_selection.trials import with_last
+from dpskl.validation import encode_labels, validate_training_data
 
 __all__ = ["BudgetedSearchCV"]
 
@@ -137,6 +142,7 @@ class BudgetedSearchCV(GridSearchCV):
                 f"Expected 2D array, got X of shape {shape}: the number of columns that reach the classifier is needed "
                 "to plan. Use plan_cost with that number, and then GridSearchCV"
             )
+        self._check_data(X, y)
         plan = None
         if min(shape) > 0:  # empty data are refused in scikit-learn's own words
             size = Size(shape[0], shape[1], None if y is None else len(np.unique(np.asarray(y))))
@@ -161,6 +167,28 @@ class BudgetedSearchCV(GridSearchCV):
         if plan is not None and self.refit:
             self._promise(fits, plan)
         return self
+
+    def _check_data(self, X: Any, y: Any) -> None:
+        """Raise for data that some fit would refuse, before the first of them is charged."""
+        classifier = self.estimator
+        while isinstance(classifier, Pipeline):
+            classifier = classifier.steps[-1][1]
+        if isinstance(classifier, PrivateClassifier) and y is not None:
+            alone = clone(classifier)
+            # what a pipeline makes of its rows is not known yet
+            rows = X if classifier is self.estimator else np.zeros((_num_samples(X), 1))
+            _, labels = validate_training_data(alone, rows, y)
+            encode_labels(labels, alone.classes)
+
+    def release(self):
+        """Return ``best_estimator_`` for others, with a released classifier at its end, see its ``release``.
+
+        Returns
+        -------
+        estimator
+        """
+        check_is_fitted(self)
+        return with_last(self.best_estimator_, lambda classifier: classifier.release())
 
     def _plan_fits(self, size: Size) -> Planned:
         position_splitter(self.cv)  # refuses what looks at labels

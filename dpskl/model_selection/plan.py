@@ -47,14 +47,17 @@ class SearchPlan:
 
     @property
     def holds(self) -> bool:
-        """Whether the cost bounds what the fits tell about one record."""
-        return not self.voided_by
+        """Whether the cost bounds what the fits tell about one record; not where nothing is charged and yet read."""
+        return not self.voided_by and (self.n_fits > 0 or not self.not_covered)
 
     def __str__(self) -> str:
         fits = "1 fit" if self.n_fits == 1 else f"{self.n_fits} fits"
+        head = f"{fits}, together {at(self.epsilon, self.delta)}"
+        if self.n_fits == 0:
+            head = "nothing is fitted with noise, and nothing is charged"
         return "\n".join(
             [
-                f"{fits}, together {at(self.epsilon, self.delta)}",
+                head,
                 *(f"  DOES NOT HOLD: {reason}" for reason in self.voided_by),
                 *(f"  {line}" for line in self.lines),
                 *(f"  not covered: {sentence}" for sentence in self.not_covered),

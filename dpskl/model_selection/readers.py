@@ -185,7 +185,7 @@ def readings(transformer: Any) -> Iterator[str]:
     elif cls is ColumnTransformer:
         for _, part, columns in transformer.transformers:
             yield from readings(part)
-            if callable(columns) and type(columns) is not make_column_selector:
+            if callable(columns) and not _goes_by_name(columns):
                 yield f"ColumnTransformer reads which columns to take, by {_name(columns)}; name them"
         yield from readings(transformer.remainder)
     elif cls is FrozenEstimator:
@@ -200,6 +200,13 @@ def readings(transformer: Any) -> Iterator[str]:
             )
         elif what is not None:
             yield f"{cls.__name__} reads {what}"
+
+
+def _goes_by_name(columns: Any) -> bool:
+    """Whether a selector looks at names alone; one missing value makes another type of a whole column."""
+    if type(columns) is not make_column_selector:
+        return False
+    return columns.dtype_include is None and columns.dtype_exclude is None
 
 
 _STORES_FEW = (CountVectorizer, TfidfVectorizer, HashingVectorizer, FeatureHasher, TfidfTransformer)

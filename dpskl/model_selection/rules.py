@@ -214,15 +214,27 @@ def _randomized_search(search: RandomizedSearchCV, size: Size) -> Planned:
         drawn = grid
     else:
         costliest = [_with(search.estimator, parameters) for parameters in grid]
-        rows = training_sizes(search.cv, size.n_samples)
+        rows = _fold_sizes(search, costliest, search.cv, size.n_samples)
         folds = Planned.together(_worst(costliest, size, n) for n in rows).times(n_iter)
         return folds + _refit(costliest, search, size) + _folds_of(search)
     candidates = [_with(search.estimator, parameters) for parameters in drawn]
     return _search(candidates, search, size) + _folds_of(search)
 
 
+def _fold_sizes(tool: Any, estimators: Any, cv: Any, n_samples: int) -> list[int]:
+    """Return the sizes of the training parts, which must be public: a split follows the number of rows."""
+    for part in components(estimators):
+        if getattr(part, "n_samples", None) is not None and _is_charged(part):
+            raise ValueError(
+                f"{type(tool).__name__} splits the rows, and {type(part).__name__} declares n_samples="
+                f"{part.n_samples}: who is in which fold follows from the number of rows, so that one record moves "
+                "others, and the fits tell that number; leave n_samples=None inside of it, or fit without folds"
+            )
+    return training_sizes(cv, n_samples)
+
+
 def _search(candidates: list[Any], search: Any, size: Size) -> Planned:
-    rows = training_sizes(search.cv, size.n_samples)
+    rows = _fold_sizes(search, candidates, search.cv, size.n_samples)
     folds = (planned(candidate, size._replace(n_samples=n)) for candidate in candidates for n in rows)
     return Planned.together(folds) + _refit(candidates, search, size)
 
@@ -356,7 +368,7 @@ def _stacking(ensemble: StackingClassifier, size: Size) -> Planned:
     plans = []
     if not (isinstance(ensemble.cv, str) and ensemble.cv == "prefit"):
         plans += [planned(estimator, size) for _, estimator in _kept(ensemble)]
-        rows = training_sizes(ensemble.cv, size.n_samples)
+        rows = _fold_sizes(ensemble, ensemble.estimators, ensemble.cv, size.n_samples)
         folds = Planned.together(
             planned(estimator, size._replace(n_samples=n)) for _, estimator in _kept(ensemble) for n in rows
         )
@@ -393,7 +405,7 @@ def _calibrated(calibrated: CalibratedClassifierCV, size: Size) -> Planned:
         return notes
     if ensemble == "auto":
         ensemble = not isinstance(calibrated.estimator, FrozenEstimator)
-    rows = training_sizes(cv, size.n_samples)
+    rows = _fold_sizes(calibrated, calibrated.estimator, cv, size.n_samples)
     sizes = rows if ensemble else [*rows, size.n_samples]
     plan = Planned.together(planned(calibrated.estimator, size._replace(n_samples=n)) for n in sizes)
     moved = stratified(name, cv) if plan.fits else ()
@@ -412,7 +424,7 @@ def _tuned_threshold(tuned: TunedThresholdClassifierCV, size: Size) -> Planned:
         return reads
     if isinstance(cv, Real) and not isinstance(cv, Integral):
         cv = StratifiedShuffleSplit(1, test_size=cv)
-    rows = training_sizes(cv, size.n_samples)
+    rows = _fold_sizes(tuned, tuned.estimator, cv, size.n_samples)
     sizes = [size.n_samples if tuned.refit else rows[0], *rows]
     plan = Planned.together(planned(tuned.estimator, size._replace(n_samples=n)) for n in sizes)
     moved = stratified(name, cv) if plan.fits else ()

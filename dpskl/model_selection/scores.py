@@ -18,6 +18,7 @@ _SCORINGS = ("accuracy", "balanced_accuracy", "neg_log_loss")
 # A clip of 3 log K takes every probability below K^-3 for K^-3, the cube of what a guess would say.
 _CLIP_OF_A_GUESS = 3.0
 _CLIPS = (1e-3, 1e3)
+_SMALLEST_SHARE = 1e-6  # weights are its inverse, and a sum of them must not overflow
 
 
 @dataclass(frozen=True)
@@ -86,11 +87,11 @@ def check_scoring(scoring: Any, score_clip: Any, class_shares: Any) -> None:
         if scoring != "balanced_accuracy":
             raise ValueError(f"class_shares are for scoring='balanced_accuracy'; leave them out of {scoring!r}")
         if not isinstance(class_shares, Mapping) or not all(
-            _is_number(share) and 0 < share < 1 for share in class_shares.values()
+            _is_number(share) and _SMALLEST_SHARE <= share < 1 for share in class_shares.values()
         ):
             raise ValueError(
                 f"class_shares={class_shares!r}, but it must be None or a dictionary from each label to a number "
-                "between 0 and 1, known without the data; the share of a rare class may be guessed, but not be 0"
+                f"from {_SMALLEST_SHARE:g} to 1, known without the data; the share of a rare class may be guessed"
             )
         if not 0.99 <= (total := sum(map(float, class_shares.values()))) <= 1.01:
             raise ValueError(f"class_shares={class_shares!r} add up to {total:g}, but shares must add up to 1")

@@ -37,11 +37,19 @@ def training_sizes(cv: Any, n_samples: int) -> list[int]:
     """Return the sizes of the training parts, which are the same whether or not the split looks at labels."""
     if isinstance(cv, list | tuple):
         rows = np.arange(n_samples)
-        return [len(rows[np.asarray(train)]) for train, _ in cv]
+        trained = [rows[np.asarray(train)] for train, _ in cv]
+        for number, part in enumerate(trained):
+            if len(np.unique(part)) < len(part):
+                raise ValueError(
+                    f"the training part of fold {number} of cv= has a row several times: one record would enter a fit "
+                    "several times, which the cost of that fit does not cover; list each row once"
+                )
+        return [len(part) for part in trained]
     if not (_is_number(cv) or type(cv) in _BY_POSITION + _BY_LABEL):
         raise TypeError(
-            f"the sizes of the folds of cv={type(cv).__name__} are not known in advance; give a list of (train, test) "
-            "pairs, or a splitter that looks at neither labels nor groups, such as KFold(5, shuffle=True)"
+            f"the sizes of the folds of cv={type(cv).__name__} are not known in advance; give a splitter that looks at "
+            "neither labels nor groups, such as KFold(5, shuffle=True), or a list of (train, test) pairs that were "
+            "chosen without looking at the records"
         )
     splitter = copy.deepcopy(check_cv(cv))  # a splitter with a RandomState would be advanced
     return [len(train) for train, _ in splitter.split(np.zeros((n_samples, 1)), np.zeros(n_samples, dtype=int))]

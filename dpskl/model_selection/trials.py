@@ -99,12 +99,15 @@ def _pipelines(estimator: Any) -> Iterator[Pipeline]:
 
 
 def with_last(estimator: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a copy of an estimator whose last step, at any depth, is what ``change`` makes of it."""
+    """Return a copy of an estimator, for others, whose last step, at any depth, is what ``change`` makes of it."""
     if not isinstance(estimator, Pipeline):
         return change(estimator)
     changed = copy.copy(estimator)
+    changed.memory = None  # a folder of this machine
     name, last = estimator.steps[-1]
-    changed.steps = [*estimator.steps[:-1], (name, with_last(last, change))]
+    changed.steps = [*copy.deepcopy(estimator.steps[:-1]), (name, with_last(last, change))]
+    for part in (changed, *(step for _, step in changed.steps[:-1])):
+        getattr(part, "__dict__", {}).pop("_skl_callbacks", None)
     return changed
 
 
@@ -139,8 +142,9 @@ def classifier_of(estimator: Any) -> PrivateLinearClassifier:
     if not isinstance(last, PrivateLinearClassifier):
         where = "estimator=" if last is estimator else "the last step of the pipeline, "
         raise TypeError(
-            f"{where}{type(last).__name__} is not a classifier of this package, and a search knows the cost of no "
-            "other; search over a classifier, or over a Pipeline that ends with one and whose other steps read nothing"
+            f"{where}{type(last).__name__} is not a classifier of this package with a solver, and a search knows the "
+            "cost of no other; search over a classifier, or over a Pipeline that ends with one and whose other steps "
+            "read nothing"
         )
     return last
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["in_order"]
+__all__ = ["in_order", "is_named"]
 
 
 def _named(bound: Any) -> dict[Any, Any] | None:
@@ -24,6 +24,11 @@ def _named(bound: Any) -> dict[Any, Any] | None:
     if len(set(names)) < len(names):
         raise ValueError(f"{reprlib.repr(bound)} names a column twice")
     return dict(zip(names, bound, strict=True))
+
+
+def is_named(bound: Any) -> bool:
+    """Whether a bound is given by name."""
+    return _named(bound) is not None
 
 
 def _differing(name: str, given: Iterable[Any], wanted: Iterable[Any], whose: str) -> str | None:
@@ -43,8 +48,8 @@ def in_order(bounds: tuple[Any, Any], labels: tuple[str, str], columns: Iterable
     labels : tuple of (str, str)
         What the bounds are called in messages.
     columns : iterable of str or None
-        Names of the columns where they are known. A mapping or a Series is brought into their order. Without them a
-        Series counts by position, and two that are named must have one order.
+        Names of the columns where they are known: what is named is brought into their order. Without them the second
+        bound is brought into the order of the first.
 
     Raises
     ------

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from dpskl.preprocessing.named import is_named
 from dpskl.preprocessing.public import PublicTransformer, by_blocks, check_bounds, parameter_error, rounded_up_norm
 
 __all__ = ["PublicScaler"]
@@ -24,7 +25,8 @@ class PublicScaler(PublicTransformer):
     low, high : float, array-like of shape (n_features,), mapping or None, default=None
         Bounds of the columns, ``low <= high``, known without looking at the data: from the questionnaire, the
         instrument, the law. A number holds for all columns, ``None`` stands for that end of ``feature_range``. A
-        mapping or a Series with names is matched with the column names of ``X``, whatever their order.
+        mapping or a Series with names is matched with the column names of ``X``, whatever their order, and refused
+        where ``X`` has none.
     feature_range : tuple (float, float), default=(0, 1)
         The lower and the upper end. ``(-1, 1)`` is twice as wide as ``(0, 1)`` at the same norm, hence has twice
         the signal at the same noise. A column with ``low == high`` is mapped to the lower end.
@@ -116,8 +118,10 @@ class PublicScaler(PublicTransformer):
     def _prepare(self, X: Any) -> None:
         names = getattr(self, "feature_names_in_", None)
         for label, bound in (("low", self.low), ("high", self.high)):
-            if names is None and isinstance(bound, Mapping):
-                raise parameter_error(label, bound, "a list in the order of the columns, since X has no column names")
+            if names is None and is_named(bound):
+                rule = "a list in the order of the columns, since X has no column names"
+                remedy = "; earlier steps of a pipeline keep them after set_output(transform='pandas')"
+                raise parameter_error(label, bound, rule + remedy)
         columns = self._declared(X.shape[1], names)
         columns.check_format(_Columns.forward, X)
         self._columns, self.low_, self.high_, self.data_norm_ = columns, columns.low, columns.high, columns.norm()

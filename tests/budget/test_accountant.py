@@ -155,6 +155,22 @@ def test_what_sums_charge_is_valid_and_never_less_than_the_cost_has():
         assert cost.delta(expected[0]) <= expected[1] * (1 + 1e-9)
 
 
+def test_a_first_spend_at_a_larger_delta_is_not_read_at_the_smaller_one():
+    """Granted by its own curve, and counted at a delta that the ceiling does not have: the ceiling is what holds."""
+    accountant = PrivacyAccountant(epsilon=1.0, delta=1e-6, composition="basic")
+    for name in ("north", "south"):
+        cost = GaussianCost(gaussian_mu(0.55, 1e-3))
+        with accountant.partition("site") as site:
+            if cost.epsilon(1e-6) <= 1.0:
+                site[name].spend(cost, delta=1e-3)
+    assert len(accountant) == 2
+    assert accountant.report().adaptive == (1.0, 1e-6)
+    assert accountant.remaining().epsilon == 0
+    other = PrivacyAccountant(epsilon=1.0, delta=1e-6, composition="basic")
+    other.spend(GaussianCost(0.1), delta=0.5)
+    assert other.report().adaptive == (1.0, 1e-6)
+
+
 def test_sums_refuse_a_delta_that_is_short_and_say_so():
     accountant = PrivacyAccountant(epsilon=3.0, delta=1e-6, composition="basic")
     accountant.spend(GaussianCost(0.05), delta=9e-7)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 
 import pytest
 from ledger_cases import ONE, ledger
@@ -251,6 +252,37 @@ def test_a_copy_made_by_this_process_keeps_the_lock_of_a_spend(tmp_path):
     thread.join()
     assert waited[0] > 0.15
     assert len(accountant) == 4
+
+
+def test_a_spend_that_waits_goes_to_the_file_that_is_at_the_path_then(tmp_path):
+    """Another file is put in its place while a spend waits: nobody would find what is written to the old one."""
+    accountant = ledger(tmp_path / "ledger", 1, epsilon=1.0, delta=0)
+    shutil.copy(tmp_path / "ledger", tmp_path / "copy")
+    waiting = threading.Thread(target=accountant.spend, args=(PureCost(0.8),))
+    with store.Ledger(tmp_path / "ledger").writing():
+        waiting.start()
+        time.sleep(0.3)
+        os.replace(tmp_path / "copy", tmp_path / "ledger")
+    waiting.join()
+    assert PrivacyAccountant.open(tmp_path / "ledger").spent().epsilon == pytest.approx(0.9)
+
+
+def test_two_handles_on_one_path_both_survive_a_fork(tmp_path):
+    if not hasattr(os, "fork"):
+        pytest.skip("this platform does not fork")
+    handles = [ledger(tmp_path / "ledger", 0), PrivacyAccountant(path=tmp_path / "ledger")]
+    for handle in handles:
+        handle.spend(ONE)
+    with handles[0]._open_book().lock, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+        if child == 0:  # no thread of the child holds the lock
+            worker = threading.Thread(target=handles[0].spend, args=(ONE,), daemon=True)
+            worker.start()
+            worker.join(20)
+            os._exit(worker.is_alive())
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(handles[1]) == 3
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

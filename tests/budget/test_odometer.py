@@ -145,3 +145,11 @@ def test_sums_of_a_stopped_run_with_deltas_hold_exactly():
         for p, q in zip(*pair(*branch), strict=True):
             exceeding += max(0.0, first[0][outcome] * p - math.exp(total) * first[1][outcome] * q)
     assert 0.05 < exceeding <= 0.1
+
+
+def test_a_delta_out_of_range_is_refused():
+    accountant = PrivacyAccountant()
+    accountant.spend(PureCost(0.1))
+    for delta in (2.0, 1.0, -0.1, float("nan")):
+        with pytest.raises(ValueError, match="delta"):
+            accountant.odometer(delta)

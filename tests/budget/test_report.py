@@ -88,7 +88,7 @@ def test_a_report_rounds_to_the_safe_side():
         (
             {"cost": PureCost(0.1), "solver": "x (conditional on exact sampling)"},
             False,
-            "NOT PROVED for entries of x (cond",
+            "NOT PROVED for entries marked 'x (conditional",
         ),
     ],
 )

@@ -293,3 +293,78 @@ def test_the_pitfalls_name_all_tools_that_stratify():
     found = set(stratifying_tools())
     assert len(found) >= 17
     assert not [name for name in found if f"`{name}`" not in section]
+
+
+# -- folds that are given as lists, and data that some fit would refuse ------------------------------------------
+
+
+@pytest.mark.parametrize("repeated", [np.zeros(50, int), np.array([0, 1, 1]), np.array([-1, 119]), [3, 3]])
+@pytest.mark.parametrize(
+    "tool",
+    [
+        lambda cv: GridSearchCV(model(), {"C": [1.0]}, cv=cv),
+        lambda cv: BudgetedSearchCV(model(), {"C": [1.0]}, cv=cv),
+        lambda cv: CalibratedClassifierCV(model(), cv=cv),
+        lambda cv: StackingClassifier([("a", model())], cv=cv),
+    ],
+)
+def test_folds_that_repeat_a_row_are_refused(tool, repeated):
+    with pytest.raises(ValueError, match=r"fold 1 of cv= has a row several times.*list each row once"):
+        plan(tool([(np.arange(60), np.arange(60, 120)), (repeated, np.arange(60, 120))]))
+
+
+@pytest.mark.parametrize("wrap", [lambda m: m, lambda m: make_pipeline(RowNormClipper(), m)])
+def test_a_search_refuses_data_before_its_first_fit(wrap):
+    accountant = PrivacyAccountant()
+    X, y = data()
+    missing, unknown = y.astype(float), y.copy()
+    missing[7], unknown[7] = np.nan, 5
+    prefix = "dplogisticregression__" if hasattr(wrap(model()), "steps") else ""
+    search = BudgetedSearchCV(wrap(model(accountant)), {f"{prefix}C": [0.1, 1.0]}, cv=3)
+    for labels, message in ((missing, "y contains NaN"), (unknown, r"labels \[5\]")):
+        with pytest.raises(ValueError, match=message):
+            search.fit(X, labels)
+    if not prefix:
+        X[5, 1] = np.nan
+        with pytest.raises(ValueError, match="X contains NaN"):
+            search.fit(X, y)
+    assert accountant.entries() == ()
+
+
+def test_a_budgeted_search_can_be_released():
+    accountant = PrivacyAccountant()
+    X, y = data()
+    search = BudgetedSearchCV(make_pipeline(RowNormClipper(), model(accountant)), {}, cv=3).fit(X, y)
+    released = search.release()
+    assert released.steps[-1][1].accountant is None
+    assert search.best_estimator_.steps[-1][1].accountant is accountant
+    np.testing.assert_array_equal(released.predict(X), search.predict(X))
+
+
+def test_a_plan_that_charges_nothing_and_reads_records_does_not_hold():
+    prefit = plan(CalibratedClassifierCV(FrozenEstimator(fitted_model())))
+    assert not prefit.holds
+    assert str(prefit).startswith("nothing is fitted with noise, and nothing is charged")
+    assert plan(FrozenEstimator(fitted_model())).holds
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        lambda m: GridSearchCV(m, {"C": [1.0]}, cv=FOLDS),
+        lambda m: BudgetedSearchCV(m, {"C": [1.0]}, cv=3),
+        lambda m: BudgetedSearchCV(make_pipeline(RowNormClipper(), m), {}, cv=3),
+        lambda m: CalibratedClassifierCV(m, cv=FOLDS),
+        lambda m: StackingClassifier([("a", m)], cv=FOLDS),
+        lambda m: OneVsOneClassifier(BudgetedSearchCV(m, {"C": [1.0]}, cv=3)),
+    ],
+)
+def test_folds_and_a_declared_number_of_records_exclude_each_other(tool):
+    """With n secret a record that is left out moves others between folds; sizes of folds tell n besides."""
+    with pytest.raises(ValueError, match=r"splits the rows, and DPLogisticRegression declares n_samples"):
+        plan(tool(declared()), n_classes=2)
+    accountant = PrivacyAccountant()
+    if isinstance(tool(model()), BudgetedSearchCV):
+        with pytest.raises(ValueError, match="leave n_samples=None inside of it"):
+            tool(declared(accountant=accountant)).fit(*data())
+        assert accountant.entries() == ()

@@ -110,3 +110,9 @@ def test_shares_follow_the_classes_and_not_the_dictionary():
 def test_what_is_no_score_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         check_scoring(*arguments)
+
+
+@pytest.mark.parametrize("share", [1e-307, 1e-7, 0.0])
+def test_shares_whose_inverse_could_overflow_a_sum_are_refused(share):
+    with pytest.raises(ValueError, match=r"class_shares=.*from 1e-06 to 1"):
+        check_scoring("balanced_accuracy", None, {0: 1 - share, 1: share})

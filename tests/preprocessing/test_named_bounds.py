@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
 
 from dpskl.preprocessing import PublicScaler, RowNormClipper
 
@@ -42,16 +44,21 @@ def test_names_that_differ_are_refused(kind, names, message):
         PublicScaler(low=0, high=kind(names)).fit(PEOPLE)
 
 
-def test_rows_without_names():
+@pytest.mark.parametrize("kind", [dict, pd.Series])
+def test_names_without_names_of_columns_are_refused(kind):
     rows = PEOPLE.to_numpy()
-    with pytest.raises(ValueError, match=r"low=.*X has no column names"):
-        PublicScaler(low=LOW, high=HIGH).fit(rows)
+    for low, high in ((kind(LOW), kind(HIGH)), (0, kind(HIGH)), (kind(LOW), 1e3)):
+        with pytest.raises(ValueError, match=r"(?s)(low|high)=.*X has no column names; .*set_output"):
+            PublicScaler(low=low, high=high).fit(rows)
+
+
+def test_names_that_a_pipeline_loses_are_not_replaced_by_places():
+    fill = SimpleImputer(strategy="constant", fill_value=0, keep_empty_features=True)
+    scaler = PublicScaler(low=pd.Series(LOW), high=pd.Series(HIGH))
     with pytest.raises(ValueError, match="X has no column names"):
-        PublicScaler(low=0, high=HIGH).fit(rows)
-    # a Series counts by its places there, and two must agree on them
-    low, high = pd.Series({"age": 18, "income": 0}), pd.Series({"age": 98, "income": 1000})
-    np.testing.assert_allclose(PublicScaler(low=low, high=high).fit_transform(rows), EXPECTED)
-    np.testing.assert_allclose(PublicScaler(low=low, high=high[["income", "age"]]).fit_transform(rows), EXPECTED)
+        make_pipeline(fill, scaler).fit(PEOPLE)
+    kept = make_pipeline(fill, scaler).set_output(transform="pandas").fit_transform(PEOPLE)
+    np.testing.assert_allclose(kept, EXPECTED)
 
 
 def test_places_are_no_names():
