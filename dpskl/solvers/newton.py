@@ -14,7 +14,7 @@ from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.hessian import GaussianHessian
 from dpskl.mechanisms.second_moment import SecondMoment
 from dpskl.mechanisms.whitened_gradient import WhitenedGradient, Whitener, whitener_condition
-from dpskl.records.losses import Loss, MarginLoss
+from dpskl.records.losses import Logistic, Loss, MarginLoss
 from dpskl.records.row_maps import ROW_MAPS
 from dpskl.solvers._checks import check_choice, check_count, check_number
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, refuse_pure
@@ -30,11 +30,13 @@ _SHARE = {False: 0.3, True: 0.2}
 _CLIP = 0.5
 _CLIP_SIGNAL = 12.0
 _CLIPS = (0.35, 1.0)
+_STEEPER = 1.5  # for hinges, whose slope at the start is twice that of the logistic loss
 # The damping as a multiple of the norm of the noise in the mean of the matrices, and its least value where there is
 # little noise: one-hot rows are rank deficient. Both relative to the squared row norm, the second times 1 / D.
 _NOISE_SHARE = 0.25
 _LEAST_DAMPING = 1e-6
 _LARGEST_DIMENSION = 1000
+_LEAST_PENALTY = 1e-300  # its inverse is the effective C
 # A budget far from rounding: the squares of all mu must not sum to more than that of the budget.
 _SAFE = 1 - 1e-12
 
@@ -58,8 +60,9 @@ class _Settings:
 class Newton(Solver):
     r"""Newton's method with a private gradient and private curvature: noise is added twice in each step.
 
-    Each step asks for the curvature at the present weights, takes the mean ``H`` of the noisy answers so far and damps
-    it, and then asks for the gradient in the coordinates ``w = W v`` in which the damped ``H`` is the identity::
+    Each step asks for the curvature at the present weights, takes the mean ``H`` of the noisy answers so far (the last
+    one alone where there is next to no noise) and damps it, and then asks for the gradient in the coordinates
+    ``w = W v`` in which the damped ``H`` is the identity::
 
         W W^T <- damp(H / (n sup phi''))^(-1)
         g     <- sum_i clip(W^T grad_i(w), c) + N(0, c^2 T / mu_g^2 I)
@@ -84,7 +87,8 @@ class Newton(Solver):
     clip : float or None, default=None
         Clip norm in units of ``sqrt(d_eff)``, the norm of a typical row after ``W^T``, ``d_eff`` the effective
         dimension of the released curvature. ``None``: ``0.5 sqrt(q / 12)`` with ``q = mu n / D``, halved for
-        replace_one, but between 0.35 and 1, and ``sqrt(2)`` times that for several outputs.
+        replace_one, but between 0.35 and 1; 1.5 times that for the Huber hinge, and ``sqrt(2)`` times that for several
+        outputs.
     iterate : {"average", "last"}, default="average"
         Release the mean of the second half of the iterates, or the last one. A full step forgets the noise of the
         steps before it, so that a mean is much less noisy.
@@ -109,6 +113,9 @@ class Newton(Solver):
     *Damping*, from public numbers: a quarter of the spectral norm ``sqrt(2 D) s`` of the noise ``s`` in the mean of
     the matrices so far. Besides, eigenvalues are cut at the largest that rows within their bound can have. The
     matrices take ``D x D`` work, so more than 1,000 weights of an output are refused.
+
+    *Penalty:* as for :class:`~dpskl.solvers.WhitenedGD`, ``1 / (C D)`` in the units of the bounded rows, so that
+    ``effective_C_`` is ``C D``.
 
     *Of the paper:* noise on gradient and on second-order information, the quadratic upper bound, both rules for
     eigenvalues. *Not as in the paper:* its second noise is on the direction of the step and the matrix stays hidden.
@@ -204,12 +211,15 @@ class Newton(Solver):
         least = max(settings.damping / sqrt(n_matrices), settings.least_damping)
         condition = whitener_condition(least, facts.row_norm**2)
         gradient = WhitenedGradient(mu * sqrt((1 - share) / n_steps), condition, *size)
-        return Plan(((matrix, n_matrices), (gradient, n_steps)), 1 / facts.C, settings)
+        ridge = max(1 / facts.C / facts.n_weights, _LEAST_PENALTY)
+        return Plan(((matrix, n_matrices), (gradient, n_steps)), ridge, settings)
 
     def _settings(self, facts: PublicFacts, mu: float, noise_scale: float) -> _Settings:
         low, high = _CLIPS
         signal = facts.signal(mu)
         clip = high if signal == inf else min(max(_CLIP * sqrt(signal / _CLIP_SIGNAL), low), high)
+        if not isinstance(facts.loss, Logistic):
+            clip *= _STEEPER
         if facts.n_outputs > 1:
             clip *= sqrt(2)  # as two columns w and -w: twice the signal for sqrt(2) times the noise in each
         dimension, squared_norm = facts.n_weights, facts.row_norm**2
@@ -228,15 +238,16 @@ class Newton(Solver):
         curvature, top = settings.n_samples * settings.curvature, settings.row_norm**2
         weights = total = curator.zeros()
         first_kept = n_steps - 1 if self.iterate == "last" else n_steps // 2
-        moments: Array | float = 0.0
+        moments: Any = 0.0
         for t in range(n_steps):
             if t < n_matrices:
-                moments = moments + self._ask_matrices(curator, matrix, weights) / settings.n_samples
-                damping = max(settings.damping / sqrt(t + 1), settings.least_damping)
-                each = [self._whitener(moment / (t + 1), damping, top) for moment in moments]
-                common = each[0]
-                if len(each) > 1:
-                    common = self._whitener(moments.mean(axis=0) / (t + 1), damping, top)
+                # where there is next to no noise, a mean with older matrices would only be late
+                count = t + 1 if settings.damping > settings.least_damping else 1
+                answers = self._ask_matrices(curator, matrix, weights) / settings.n_samples
+                moments = moments + (answers - moments) / count
+                damping = max(settings.damping / sqrt(count), settings.least_damping)
+                each = [self._whitener(moment, damping, top) for moment in moments]
+                common = each[0] if len(each) == 1 else self._whitener(moments.mean(axis=0), damping, top)
                 clip_norm = settings.clip * sqrt(max(common.effective_dimension, 1.0))
             answer = clip_norm * curator.ask(gradient, common, clip_norm, _whitened(common, weights))
             raw = common.to_weights((answer.T / common.scales**2).T)  # W^(-T)
