@@ -1,5 +1,7 @@
 """The table of mutations: of a module, a line, what becomes of it, and the check that must notice."""
 
+from mutations_newton import NEWTON
+
 EACH_OUTPUT = "columns = [self._release_output(problem.output(k), noise) for k in range(self.n_outputs)]"
 FIRST_OUTPUT_ONLY = (
     "columns = [self._release_output(problem.output(k), noise) if k == 0 else certified_minimum(problem.output(k), "
@@ -20,6 +22,7 @@ PERMUTED = "scores - scale * noise.standard_exponential(len(scores))"
 
 # fmt: off
 MUTATIONS = {
+    **NEWTON,
     # -- what every sensitivity is made of
     "mechanisms.sensitivity": [
         *((TWO, '"replace_one": 1', check) for check in (
@@ -143,22 +146,6 @@ MUTATIONS = {
         ("return noise.add_normal(problem.squared_column_norms(), self.noise_scale)",
          "return problem.squared_column_norms() + noise.normal((1,), self.noise_scale)",
          "release: diagonal moment, add_remove"),
-    ],
-    "mechanisms.hessian": [
-        ("exact = sqrt(self.n_outputs * contributions", "exact = sqrt(contributions", "hessians"),
-        ("exact = sqrt(self.n_outputs * contributions(self.neighbours))", "exact = sqrt(self.n_outputs)", "hessians"),
-        ("exact = sqrt(self.n_outputs * contributions(self.neighbours))",
-         "exact = self.n_outputs * contributions(self.neighbours)", "hessians"),
-        ("rounding = sqrt(self.n_outputs) *", "rounding = 0 *", "rounding"),
-        ("self.sensitivity / self.mu", "self.sensitivity / self.mu / 2", "hessians"),
-        ("self.row_norm**2 * (exact", "self.row_norm * (exact", "release: hessian, 1, add_remove"),
-        ("/ loss.curvature_bound).T", "/ (0.5 * loss.curvature_bound)).T", "release: hessian, 1, add_remove"),
-        ("np.clip(share, 0, 1)", "3 * share", "hessians"),
-        ("if problem.row_bound > self.row_norm:", "if False:", "guards"),
-        ("if problem.n_outputs != self.n_outputs:", "if False:", "guards"),
-        ("add_symmetric_normal(noise, gram, self.noise_scale) for gram in grams",
-         "add_symmetric_normal(noise, gram, self.noise_scale * (k == 0)) for k, gram in enumerate(grams)",
-         "release: hessian, 3, add_remove"),
     ],
     "mechanisms.noisy_count": [
         ("return float(contributions(self.neighbours))", "return 1.0", "counts"),
@@ -397,18 +384,6 @@ MUTATIONS = {
         ("mu * sqrt(share), is_diagonal", "mu * sqrt(share) / 2, is_diagonal", "fit: whitened"),
         ("SecondMoment(facts.data_norm,", "SecondMoment(1.0,", "fit: whitened"),
         ("(gradient, self.max_iter)", "(gradient, 1)", "fit: whitened"),
-    ],
-    "solvers.newton": [
-        ("sqrt((1 - share) / n_steps)", "sqrt(1 / n_steps)", "fit: newton"),
-        ("sqrt((1 - share) / n_steps)", "(1 - share) / n_steps", "fit: newton"),
-        ("each = mu * sqrt(share / n_matrices)", "each = mu * sqrt(share)", "fit: newton, majorant"),
-        ("each = mu * sqrt(share / n_matrices)", "each = mu * share / n_matrices", "fit: newton, exact"),
-        ("SecondMoment(facts.row_norm,", "SecondMoment(facts.data_norm,", "fit: newton"),
-        ("GaussianHessian(facts.row_norm,", "GaussianHessian(facts.data_norm,", "fit: newton, exact"),
-        ('self.hessian == "majorant", facts.n_outputs,', 'self.hessian == "majorant", 1,',
-         "fit: newton, majorant / logistic / 3"),
-        ("(gradient, n_steps))", "(gradient, 1))", "fit: newton"),
-        ("1 if is_bound else n_steps", "1", "fit: newton, exact"),
     ],
     "solvers.output_perturbation": [
         ("L, B, lam = loss.gradient_bound(K) * facts.row_norm,",

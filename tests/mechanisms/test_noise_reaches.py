@@ -6,7 +6,7 @@ twice, a step that forgets its noise or a scale that is off changes the answer a
 """
 
 from dataclasses import dataclass
-from math import exp, floor, log1p, log2, sqrt
+from math import exp, floor, hypot, log1p, log2, sqrt
 from typing import Any
 
 import numpy as np
@@ -172,7 +172,7 @@ def moment_case(is_diagonal, neighbours):
 
 
 def hessian_case(K, neighbours, is_majorant):
-    mechanism = GaussianHessian(ROW, 0.7, is_majorant, K, neighbours, N, D)
+    mechanism = GaussianHessian(hypot(NORM, C), 0.7, is_majorant, K, neighbours, N, D)
     scale, problem = ROW**2 * sqrt(K * RELATIONS[neighbours]) / 0.7, problem_of(K, "one-vs-rest")
     design = rows_of("clip")
     scores = design @ WEIGHTS[:, :K]

@@ -19,6 +19,7 @@ from dpskl.solvers import (
     BacktrackingSGD,
     ExponentialMechanism,
     GradientDescent,
+    Newton,
     ObjectivePerturbation,
     OutputPerturbation,
     PrivGene,
@@ -28,6 +29,8 @@ from dpskl.solvers import (
 SOLVERS = [
     GradientDescent(max_iter=5),
     GradientDescent(max_iter=5, iterate="last", step_size=0.1),
+    Newton(max_iter=5),
+    Newton("majorant", max_iter=5),
     ObjectivePerturbation(),
     OutputPerturbation(),
     BacktrackingGD(n_updates=5),
