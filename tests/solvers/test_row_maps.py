@@ -181,6 +181,8 @@ def test_plans_state_the_bound_of_their_map(solver, rows, bound):
         assert plan.describe()[0].sensitivity == pytest.approx(bound, rel=1e-6)
     elif isinstance(solver, OutputPerturbation):
         assert question.training.gradient_bound == bound
+    elif isinstance(solver, Newton):
+        assert question.row_norm == bound
     elif isinstance(solver, ExponentialMechanism | AdaptiveGD):
         assert question.clip_norm == bound
     elif not isinstance(solver, PrivGene):  # it bounds losses by data_norm
