@@ -25,8 +25,8 @@ _PARAMETERS = """
         ``"objective_perturbation"``, or ``"output_perturbation"`` for the hinge.
     C : float, default=1.0
         Inverse regularisation strength as in scikit-learn: the objective is the sum of the losses plus
-        ``||w||^2 / (2 C)``. A solver may need a stronger penalty for its proof, and ``"whitened_gd"`` divides it by the
-        number of weights; ``effective_C_`` tells.
+        ``||w||^2 / (2 C)``. A solver may need a stronger penalty for its proof, and ``"whitened_gd"`` and
+        ``"newton"`` divide it by the number of weights; ``effective_C_`` tells.
     fit_intercept : bool, default=True
         Whether to add a constant column of value ``0.3 * data_norm``. Its weight is regularised like the rest.
     data_norm : float or None, default=1.0

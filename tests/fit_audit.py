@@ -33,6 +33,7 @@ from dpskl.solvers import (
     BacktrackingSGD,
     ExponentialMechanism,
     GradientDescent,
+    Newton,
     ObjectivePerturbation,
     OutputPerturbation,
     PrivGene,
@@ -42,7 +43,11 @@ from dpskl.solvers import (
 
 N, D, NORM = 60, 3, 1.5
 P = D + 1
-ROWS = {"clip": NORM * sqrt(1 + 0.3**2), "fill": NORM}  # the longest row, with the intercept of 0.3 data_norm
+ROWS = {
+    "clip": NORM * sqrt(1 + 0.3**2),
+    "fill": NORM,
+    "sphere": NORM,
+}  # the longest row, with the intercept of 0.3 data_norm
 EPSILON, DELTA = 2.0, 1e-5
 RNG = np.random.default_rng(12)
 X, Y = RNG.normal(size=(N, D)), RNG.permutation(np.arange(N) % 3)
@@ -133,7 +138,13 @@ def _whitened(fit, question, draws, *_):
 
 def _moment(fit, question, draws):
     (scale,) = _expect(draws, ("normal", P if question.is_diagonal else P * (P + 1) // 2))
-    return GaussianCost(sqrt(fit.changed) * NORM**2 / scale)
+    return GaussianCost(sqrt(fit.changed) * fit.row**2 / scale)
+
+
+def _hessian(fit, question, draws, *_):
+    scales = _expect(draws, *[("normal", P * (P + 1) // 2)] * fit.K)
+    assert len(set(scales)) == 1
+    return GaussianCost(sqrt(fit.K * fit.changed) * fit.row**2 / scales[0])
 
 
 def _hidden(fit, question, draws):
@@ -260,6 +271,7 @@ COSTS = {
     "BacktrackingSearch": _search,
     "CoordinateSelection": _coordinate,
     "GaussianGradient": _gradient,
+    "GaussianHessian": _hessian,
     "HiddenDescent": _hidden,
     "MetropolisSampling": _metropolis,
     "PerturbedObjective": _objective,
@@ -295,6 +307,9 @@ FITS = {
     "gd, last, long steps": (long_steps, DELTA, 0.1),
     "whitened": (WhitenedGD(4, "full"), DELTA, 1.0),
     "whitened, diagonal": (WhitenedGD(4, "diagonal"), DELTA, 1.0),
+    "newton": (Newton(max_iter=4), DELTA, 1.0),
+    "newton, majorant": (Newton("majorant", "add", max_iter=3), DELTA, 1.0),
+    "newton, exact": (Newton("exact", max_iter=3), DELTA, 1.0),
     "objective": (ObjectivePerturbation(), DELTA, 1.0),
     "objective, pure": (ObjectivePerturbation(), 0, 1.0),
     "output": (OutputPerturbation(), DELTA, 1.0),

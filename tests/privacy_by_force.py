@@ -14,6 +14,7 @@ from conftest import Tape
 from scipy.stats import chi, gamma, norm
 
 from dpskl.mechanisms.gradient import GaussianGradient
+from dpskl.mechanisms.hessian import GaussianHessian
 from dpskl.mechanisms.hidden_descent import HiddenDescent
 from dpskl.mechanisms.noisy_count import NoisyHistogram
 from dpskl.mechanisms.noisy_score import NoisyScore
@@ -150,6 +151,26 @@ def check_moments_of_rows():
             return np.linalg.solve(spread, (first - second)[upper]), 0.0, 1.0
 
         _measure(question, record_pairs(1, 12), mechanism.cost.mu, 0.95)
+
+
+def check_hessians():
+    """Rows on axes at margin 0, where the logistic loss bends most, move the matrices of all outputs."""
+    for K, neighbours, is_majorant in product((1, 3), NEIGHBOURS, (True, False)):
+        mechanism = GaussianHessian(1.0, 0.8, is_majorant, K, neighbours, 3, 2)
+
+        def question(pair, mechanism=mechanism, K=K, neighbours=neighbours):
+            X, codes, w = pair
+            problems = [problem_of(X[rows], codes[rows], Logistic(), K, 1e-3, "sphere") for rows in _kept(neighbours)]
+            w = 0 * w if abs(X[0, 0]) == 7 else w
+            tapes = [Tape(1, dict.fromkeys(range(K), lambda unit: 0 * unit)) for _ in problems]
+            first, second = (
+                mechanism.release(p, w[:, 0] if K == 1 else w, tape) for p, tape in zip(problems, tapes, strict=True)
+            )
+            (scale,) = {draw.scale for tape in tapes for draw in tape.draws}
+            assert [draw.size for draw in tapes[0].draws] == [6] * K
+            return first, second, scale
+
+        _measure(question, record_pairs(K, 12), mechanism.cost.mu, 0.95)
 
 
 def check_trainings():
@@ -322,6 +343,11 @@ def check_rounding():
         for seen, exact, room in (
             (GaussianGradient(3.0, 1.0, neighbours, n, d).sensitivity, 3.0 * k, 3.0 * sums),
             (SecondMoment(2.0, 1.0, False, neighbours, n, d).sensitivity, 4.0 * sqrt(k), 4.0 * sums),
+            (
+                GaussianHessian(2.0, 1.0, True, 3, neighbours, n, d).sensitivity,
+                4.0 * sqrt(3 * k),
+                4.0 * sqrt(3) * sums,
+            ),
             (selection_spread(-1.0, 2.0, neighbours, n, d), 3.0 * k, 4.0 * sums),
             (WhitenedGradient(1.0, condition, neighbours, n, d).sensitivity, k, condition * sums + norms),
         ):
@@ -383,11 +409,15 @@ def check_guards():
     X, codes, noise = np.eye(3)[:, :2], np.arange(3), Tape(0)
     problem = Problem(X, codes, Softmax(), data_norm=1.4, intercept=0.4, n_outputs=3)
     bound, ridge = sqrt(2) * np.hypot(1.4, 0.4), 2.0
+    signs = Problem(X, 2 * np.eye(3) - 1, Logistic(), data_norm=1.4, intercept=0.4, n_outputs=3)
+    assert refuses(GaussianHessian(2.0, 0.7, True, 1, "add_remove", 3, 2), signs, signs.zeros(), noise)
+    assert refuses(GaussianHessian(2.0, 0.7, True, 3, "add_remove", 3, 2), problem, problem.zeros(), noise)
     for share, is_refused in ((0.999, True), (1.0, False)):
         for mechanism, data, arguments in (
             # clipping a joint gradient of several outputs leaves no gradient of a convex function
             (HiddenDescent(share * bound, 0.7, 0.01, ridge, 3.0, 2, inf, "add_remove", 3, 2), problem, ()),
             (SecondMoment(share * problem.row_bound, 0.7, True, "add_remove", 3, 2), problem, ()),
+            (GaussianHessian(share * signs.row_bound, 0.7, True, 3, "add_remove", 3, 2), signs, (signs.zeros(),)),
             (
                 WhitenedGradient(0.7, share * whitener_condition(0.1, 2.0), "add_remove", 3, 2),
                 problem,

@@ -14,9 +14,20 @@ from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.sensitivity import contributions, rounding_allowance
 from dpskl.records.problem import Problem
 
-__all__ = ["SecondMoment"]
+__all__ = ["SecondMoment", "add_symmetric_normal"]
 
 Array = np.ndarray[Any, Any]
+
+
+def add_symmetric_normal(noise: NoiseSource, gram: Array, scale: float) -> Array:
+    """Return a symmetric matrix with symmetric noise that is isotropic in the Frobenius norm."""
+    upper = np.triu_indices_from(gram, 1)
+    weighted = np.concatenate([gram.diagonal(), sqrt(2) * gram[upper]])
+    noisy = noise.add_normal(weighted, scale)
+    moment = np.diag(noisy[: len(gram)])
+    moment[upper] = noisy[len(gram) :] / sqrt(2)
+    moment.T[upper] = moment[upper]
+    return moment
 
 
 @dataclass(frozen=True)
@@ -83,11 +94,4 @@ class SecondMoment(Mechanism):
             raise ValueError(f"row_norm={self.row_norm} is for shorter rows than these, of up to {problem.row_bound}")
         if self.is_diagonal:
             return noise.add_normal(problem.squared_column_norms(), self.noise_scale)
-        gram = problem.weighted_gram(np.ones(problem.n_samples))
-        upper = np.triu_indices_from(gram, 1)
-        weighted = np.concatenate([gram.diagonal(), sqrt(2) * gram[upper]])
-        noisy = noise.add_normal(weighted, self.noise_scale)
-        moment = np.diag(noisy[: len(gram)])
-        moment[upper] = noisy[len(gram) :] / sqrt(2)
-        moment.T[upper] = moment[upper]
-        return moment
+        return add_symmetric_normal(noise, problem.weighted_gram(np.ones(problem.n_samples)), self.noise_scale)

@@ -120,6 +120,13 @@ class MarginLoss(Loss):
     def curvature(self, margins: Array) -> Array:
         """Return ``phi''(z)``, in [0, curvature_bound]; at a kink of ``phi'`` the right derivative."""
 
+    def majorant(self, margins: Array) -> Array:
+        """Return the curvature of the least parabola through ``phi(z)`` with slope ``phi'(z)`` that is nowhere below.
+
+        It lies in ``(0, curvature_bound]`` and is no less than ``phi''(z)``.
+        """
+        raise NotImplementedError(f"no parabola above {self!r} is known")
+
     def multiclass(self) -> Loss:
         """Return the loss for more than two classes: the sum of one-vs-rest losses unless overridden."""
         return self
@@ -202,6 +209,11 @@ class Logistic(MarginLoss):
         tail = np.exp(-np.abs(margins))
         return tail / np.square(1 + tail)
 
+    def majorant(self, margins: Array) -> Array:
+        # phi + z/2 is a concave function of z^2 (Jaakkola & Jordan 2000)
+        half = np.maximum(np.abs(margins) / 2, 1e-8)  # at 0 the quotient is 1 to the last place
+        return np.tanh(half) / (4 * half)
+
     def multiclass(self) -> Loss:
         return Softmax()
 
@@ -274,6 +286,10 @@ class HuberHinge(MarginLoss):
     def curvature(self, margins: Array) -> Array:
         inside = (margins >= 1 - self.h) & (margins < 1 + self.h)
         return np.where(inside, self.curvature_bound, 0).astype(margins.dtype)
+
+    def majorant(self, margins: Array) -> Array:
+        # phi - (1 - z)/2 is |u|/2 outside of the parabola, u = z - 1: concave as a function of u^2
+        return 1 / np.maximum(2 * self.h, 2 * np.abs(margins - 1))
 
 
 @dataclass(frozen=True)

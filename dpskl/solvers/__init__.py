@@ -5,6 +5,7 @@ from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, make_solver, 
 from dpskl.solvers.exponential_mechanism import ExponentialMechanism
 from dpskl.solvers.gradient_descent import GradientDescent
 from dpskl.solvers.line_search import BacktrackingGD, BacktrackingSGD
+from dpskl.solvers.newton import Newton
 from dpskl.solvers.objective_perturbation import ObjectivePerturbation
 from dpskl.solvers.output_perturbation import OutputPerturbation
 from dpskl.solvers.privgene import PrivGene
@@ -16,6 +17,7 @@ __all__ = [
     "BacktrackingSGD",
     "ExponentialMechanism",
     "GradientDescent",
+    "Newton",
     "ObjectivePerturbation",
     "Outcome",
     "OutputPerturbation",

@@ -241,7 +241,7 @@ def solver_names(loss: MarginLoss | None = None) -> list[str]:
     >>> from dpskl.records.losses import Hinge
     >>> from dpskl.solvers import solver_names
     >>> solver_names()
-    ['agd', 'blgd', 'blsgd', 'exponential_mechanism', 'gd', 'objective_perturbation', 'output_perturbation',
+    ['agd', 'blgd', 'blsgd', 'exponential_mechanism', 'gd', 'newton', 'objective_perturbation', 'output_perturbation',
      'privgene', 'whitened_gd']
     >>> solver_names(Hinge())
     ['agd', 'blgd', 'blsgd', 'gd', 'output_perturbation', 'privgene', 'whitened_gd']

@@ -1,5 +1,7 @@
 """The table of mutations: of a module, a line, what becomes of it, and the check that must notice."""
 
+from mutations_newton import NEWTON
+
 EACH_OUTPUT = "columns = [self._release_output(problem.output(k), noise) for k in range(self.n_outputs)]"
 FIRST_OUTPUT_ONLY = (
     "columns = [self._release_output(problem.output(k), noise) if k == 0 else certified_minimum(problem.output(k), "
@@ -20,10 +22,11 @@ PERMUTED = "scores - scale * noise.standard_exponential(len(scores))"
 
 # fmt: off
 MUTATIONS = {
+    **NEWTON,
     # -- what every sensitivity is made of
     "mechanisms.sensitivity": [
         *((TWO, '"replace_one": 1', check) for check in (
-            "gradients", "whitened_gradients", "moments_of_rows", "trainings", "counts", "last_iterate",
+            "gradients", "whitened_gradients", "moments_of_rows", "hessians", "trainings", "counts", "last_iterate",
             "pure_objective", "range_of_draws", "gaussian_draws",
             "choice: coordinate_choice, 1, replace_one, gumbel",
             "choice: population_choice, 1, replace_one, exponential",

@@ -29,9 +29,11 @@ def check_covariance(name):
     """1,000 releases of seeded noise, whitened by the scales worked out by hand: half the noise is 17 errors off."""
     make, arguments = CASES[name]
     case = make(*arguments)
-    ((law, size, _),) = case.draws
-    centre = case.expected([np.zeros(size)])
-    response = np.stack([(case.expected([unit]) - centre).ravel() for unit in np.eye(size)], axis=1)
+    ((law, block),) = {(law, block) for law, block, _ in case.draws}
+    size = block * len(case.draws)  # a block for each output, or one
+    centre = case.expected(np.zeros((len(case.draws), block)))
+    units = np.eye(size).reshape(size, -1, block)
+    response = np.stack([(case.expected(unit) - centre).ravel() for unit in units], axis=1)
     source = SeededNoise(sorted(CASES).index(name))
     released = np.stack([(case.release(source) - centre).ravel() for _ in range(1000)])
     z = released @ np.linalg.pinv(response).T

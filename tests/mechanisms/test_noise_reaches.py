@@ -6,7 +6,7 @@ twice, a step that forgets its noise or a scale that is off changes the answer a
 """
 
 from dataclasses import dataclass
-from math import exp, floor, log1p, log2, sqrt
+from math import exp, floor, hypot, log1p, log2, sqrt
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from scipy.special import expit, softmax
 
 from dpskl.accounting import gaussian_mu
 from dpskl.mechanisms.gradient import GaussianGradient
+from dpskl.mechanisms.hessian import GaussianHessian
 from dpskl.mechanisms.hidden_descent import HiddenDescent
 from dpskl.mechanisms.noisy_count import NoisyHistogram
 from dpskl.mechanisms.noisy_score import NoisyScore
@@ -165,6 +166,33 @@ def moment_case(is_diagonal, neighbours):
         expected,
         GRID * scale,
         scale * is_diagonal,
+        mechanism,
+        0.7 * scale,
+    )
+
+
+def hessian_case(K, neighbours, is_majorant):
+    mechanism = GaussianHessian(hypot(NORM, C), 0.7, is_majorant, K, neighbours, N, D)
+    scale, problem = ROW**2 * sqrt(K * RELATIONS[neighbours]) / 0.7, problem_of(K, "one-vs-rest")
+    design = rows_of("clip")
+    scores = design @ WEIGHTS[:, :K]
+    # both are even functions of the margin
+    curvature = np.tanh(scores / 2) / (2 * scores) if is_majorant else expit(scores) * expit(-scores)
+
+    def expected(units):
+        released = np.einsum("nk,np,nq->kpq", 4 * curvature, design, design)
+        for k in range(K):
+            noise = np.diag(units[k][:P])
+            noise[np.triu_indices(P, 1)] = noise.T[np.triu_indices(P, 1)] = units[k][P:] / sqrt(2)
+            released[k] += scale * noise
+        return released
+
+    return Case(
+        lambda noise: mechanism.release(problem, shaped(WEIGHTS[:, :K], K), noise),
+        [("normal", P * (P + 1) // 2, scale)] * K,
+        expected,
+        GRID * scale,
+        0.0,
         mechanism,
         0.7 * scale,
     )
@@ -339,6 +367,8 @@ for _relation in RELATIONS:
     for _K in OUTPUTS:
         CASES[f"gradient, {_K}, {_relation}"] = gradient_case, (_K, _relation)
         CASES[f"whitened gradient, {_K}, {_relation}"] = whitened_case, (_K, _relation)
+        CASES[f"hessian, {_K}, {_relation}"] = hessian_case, (_K, _relation, False)
+        CASES[f"majorant, {_K}, {_relation}"] = hessian_case, (_K, _relation, True)
         CASES[f"hidden descent, {_K}, {_relation}"] = hidden_case, (_K, _relation)
         CASES[f"long hidden descent, {_K}, {_relation}"] = hidden_case, (_K, _relation, True)
         CASES[f"objective, {_K}, {_relation}"] = objective_case, (_K, _relation, 1e-6)

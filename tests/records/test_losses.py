@@ -48,6 +48,35 @@ def test_curvature_is_the_derivative_of_the_slope_and_within_its_bound(loss):
     assert steepest <= loss.curvature_bound * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("loss", SMOOTH, ids=repr)
+def test_the_majorant_is_the_least_parabola_above_the_loss(loss):
+    grid = np.linspace(-60, 60, 24_001)
+    at = np.r_[np.random.default_rng(2).uniform(-20, 20, 30), 0.0, 1.0, 1 - getattr(loss, "h", 0.0)]
+    curvature = loss.majorant(at)
+    assert (curvature > 0).all()
+    assert (curvature <= loss.curvature_bound * (1 + 1e-12)).all()
+    assert (curvature >= loss.curvature(at) * (1 - 1e-9)).all()
+
+    def gap(z, c, points):
+        return (
+            loss.value(np.array([z]))
+            + loss.slope(np.array([z])) * (points - z)
+            + c / 2 * (points - z) ** 2
+            - (loss.value(points))
+        )
+
+    for z, c in zip(at, curvature, strict=True):
+        width = min(1.0, getattr(loss, "h", 1.0))
+        points = np.r_[grid, z + np.linspace(-width, width, 2001), -z, 2 - z]
+        assert gap(z, c, points).min() >= -1e-10
+        assert gap(z, 0.98 * c, points).min() < 0
+
+
+def test_the_hinge_has_no_majorant():
+    with pytest.raises(NotImplementedError, match="Hinge"):
+        Hinge().majorant(np.zeros(1))
+
+
 @pytest.mark.parametrize("h", [0, -1.0, 1e-46, 9.9e-7, 10.1, 1e20, np.inf, np.nan, True, "wide", None])
 def test_half_width_outside_its_range_is_refused(h):
     with pytest.raises(ValueError, match=re.escape(f"h={h!r} must be a number from 1e-06 to 10")):

@@ -19,6 +19,7 @@ from dpskl.solvers import (
     BacktrackingSGD,
     ExponentialMechanism,
     GradientDescent,
+    Newton,
     ObjectivePerturbation,
     OutputPerturbation,
     PrivGene,
@@ -28,6 +29,8 @@ from dpskl.solvers import (
 SOLVERS = [
     GradientDescent(max_iter=5),
     GradientDescent(max_iter=5, iterate="last", step_size=0.1),
+    Newton(max_iter=5),
+    Newton("majorant", max_iter=5),
     ObjectivePerturbation(),
     OutputPerturbation(),
     BacktrackingGD(n_updates=5),
@@ -178,6 +181,8 @@ def test_plans_state_the_bound_of_their_map(solver, rows, bound):
         assert plan.describe()[0].sensitivity == pytest.approx(bound, rel=1e-6)
     elif isinstance(solver, OutputPerturbation):
         assert question.training.gradient_bound == bound
+    elif isinstance(solver, Newton):
+        assert question.row_norm == bound
     elif isinstance(solver, ExponentialMechanism | AdaptiveGD):
         assert question.clip_norm == bound
     elif not isinstance(solver, PrivGene):  # it bounds losses by data_norm
