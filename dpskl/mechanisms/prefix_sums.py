@@ -27,8 +27,8 @@ class PrefixSums(Mechanism):
     r"""Give out ``sum_{s <= t} sum_{i in batch s} clip(grad_i(w_s), clip_norm) + (B Z)_t`` for ``t = 1, 2, ...``.
 
     ``w_1 = 0``, and each next ``w`` is the answer to the prefix sum before. ``Z`` is independent noise of scale
-    ``noise_scale``. The whole is one release: it is charged once, before the first step, and who ignores later steps has
-    paid for them. The noise that links the steps lives in :meth:`release` and nowhere else.
+    ``noise_scale``. The whole is one release: it is charged once, before the first step, whether or not later steps are
+    used. The noise that links the steps lives in :meth:`release` and nowhere else.
 
     Parameters
     ----------

@@ -176,8 +176,8 @@ class FTRL(Solver):
         total = steps_in_pass * self.max_iter
         if total > _MOST_STEPS:
             raise ValueError(
-                f"max_iter={self.max_iter} passes of {steps_in_pass} steps are {total} steps, and at most {_MOST_STEPS} "
-                f"are planned; lower max_iter or raise batch_size={self.batch_size!r}"
+                f"max_iter={self.max_iter} passes of {steps_in_pass} steps are {total} steps, more than the "
+                f"{_MOST_STEPS} that can be planned; lower max_iter or raise batch_size={self.batch_size!r}"
             )
         n_steps = steps_in_pass if self.restart else total
         made: Factorisation
