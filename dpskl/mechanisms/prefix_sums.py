@@ -129,4 +129,5 @@ class PrefixSums(Mechanism):
         if self.order == "random":
             places = np.argsort(noise.standard_exponential(self.n_samples), kind="stable")
         batches = [places[start : start + self.batch_size] for start in range(0, self.n_samples, self.batch_size)]
-        return [batch[batch < n_held] for batch in batches]
+        # within a batch the order is nobody's, and rows are gathered faster as they lie
+        return [np.sort(batch[batch < n_held]) for batch in batches]
