@@ -120,6 +120,21 @@ class FTRL(Solver):
     Kairouz, McMahan, Song, Thakkar, Thakurta & Xu (2021), ICML. Denisov, McMahan, Rush, Smith & Thakurta (2022),
     NeurIPS. Choquette-Choo, McMahan, Rush & Thakurta (2023), ICML. Fichtenberger, Henzinger & Upadhyay (2023), ICML.
     Kalinin & Lampert (2024), NeurIPS.
+
+    Examples
+    --------
+    One pass in a hundred steps:
+
+    >>> import numpy as np
+    >>> from dpskl import DPLogisticRegression
+    >>> from dpskl.solvers import FTRL
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 5000)
+    >>> X = rng.normal(size=(5000, 2)) + 2 * y[:, None]
+    >>> solver = FTRL(max_iter=1, batch_size=50)
+    >>> model = DPLogisticRegression(epsilon=1.0, data_norm=4.0, classes=[0, 1], solver=solver).fit(X, y)
+    >>> bool(model.score(X, y) > 0.85)
+    True
     """
 
     name = "ftrl"

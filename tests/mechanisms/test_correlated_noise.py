@@ -4,10 +4,21 @@ from math import floor, log, log2, pi, sqrt
 
 import numpy as np
 import pytest
-from prefix_sums_by_force import check_factorisations, check_participation_norms, check_prefix_sums, largest_move, root
+from prefix_sums_by_force import (
+    check_factorisations,
+    check_participation_norms,
+    check_prefix_sums,
+    largest_move,
+    root,
+    strategy,
+)
 from scipy.optimize import minimize
+from scipy.stats import kstest, norm
 
+from dpskl.accounting import gaussian_delta
 from dpskl.mechanisms.correlated_noise import BinaryTree, Restarted, SquareRoot, best_square_root
+from dpskl.mechanisms.noise import SeededNoise
+from dpskl.mechanisms.prefix_sums import PrefixSums
 
 
 def test_every_factorisation_is_one():
@@ -102,3 +113,52 @@ def test_restarts_know_one_pass_only():
     with pytest.raises(ValueError, match="4 steps a pass was asked for a pass of 3"):
         Restarted(12, SquareRoot(4, 4)).participation_norm(3)
     assert largest_move(np.eye(3), 3) == 1
+
+
+class _OneRecord:
+    """A single record whose gradient is as long as it may be and points where its weight does; it may be absent."""
+
+    n_samples, n_features = 1, 1
+
+    def __init__(self, is_there):
+        self.is_there = is_there
+
+    def zeros(self):
+        return np.ones(1)
+
+    def batch(self, indices):
+        return self
+
+    def gradient_sum(self, weights, clip_norm):
+        return self.is_there * clip_norm * np.sign(weights)
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize("follows", [False, True])
+def test_questions_that_follow_the_answers_tell_no_more(follows, is_there):
+    """Log ratios of densities of 3,000 runs: those of one Gaussian release, or less where steps change direction."""
+    T, mu = 6, 1.3
+    made = SquareRoot(T, 4)
+    mechanism = PrefixSums(1.0, mu, made, 1, "rows", "add_remove", 1, 1)
+    C, noise, ratios = strategy(made), SeededNoise(11 + is_there), []
+    for _ in range(3000):
+        sums, steps = [], [1.0]
+
+        def respond(prefix, sums=sums, steps=steps):
+            sums.append(prefix)
+            steps.append(np.sign(prefix[0] - len(sums) / 2) if follows else 1.0)
+            return np.array([steps[-1]])
+
+        mechanism.release(_OneRecord(is_there), respond, noise)
+        y = C @ np.diff(np.concatenate(sums), prepend=0) / mechanism.noise_scale
+        means = C @ np.array(steps[:T]) / mechanism.noise_scale
+        ratios.append((y @ y - (y - means) @ (y - means)) / 2)
+    ratios = np.array(ratios) * (1 if is_there else -1)  # of the law that was drawn from
+    if not follows:
+        assert kstest(ratios, norm(mu**2 / 2, mu).cdf).pvalue > 1e-4
+    for epsilon in (0.0, 0.5, 1.0, 2.0):
+        excess = np.maximum(0, 1 - np.exp(epsilon - ratios))  # its mean is delta
+        error = excess.std() / sqrt(len(excess))
+        assert excess.mean() <= gaussian_delta(mu, epsilon) + 4 * error
+        if not follows:
+            assert excess.mean() >= gaussian_delta(mu, epsilon) - 4 * error
