@@ -171,7 +171,7 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
         # what others have set for floating-point errors must not raise or warn of records, from here to the release
         with np.errstate(all="ignore"), special.errstate(all="ignore"):
             data_norm = find_data_norm(X, self.data_norm)
-            facts = self._public_facts(n_samples, X.shape[1], len(classes), loss, data_norm, solver.rows)
+            facts = self._public_facts(n_samples, X.shape[1], len(classes), loss, data_norm, solver)
             plan = solver.plan(facts, float(self.epsilon), float(self.delta))
             noise = make_noise(self.random_state)
             warn_of_weak_claims(self, n_samples)
@@ -275,7 +275,7 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
                 remedy = "; declare the labels by classes=, or pass their number" if name == "n_classes" else ""
                 raise ValueError(f"{name}={value!r} must be a whole number of at least {least}{remedy}")
         size = number_of_records(self, int(n_samples)), int(n_features), int(n_classes)
-        facts = self._public_facts(*size, loss, float(self.data_norm), solver.rows)
+        facts = self._public_facts(*size, loss, float(self.data_norm), solver)
         return solver.plan(facts, float(self.epsilon), float(self.delta))
 
     def _check_parameters(self) -> None:
@@ -288,9 +288,14 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
         return make_solver(self.solver, self._loss(), self.delta).condition
 
     def _public_facts(
-        self, n_samples: int, n_features: int, n_classes: int, loss: MarginLoss, data_norm: float, rows: str
+        self, n_samples: int, n_features: int, n_classes: int, loss: MarginLoss, data_norm: float, solver: Solver
     ) -> PublicFacts:
         check_penalty(self.C, data_norm)
+        if self.n_samples is not None and solver.goes_by_row_numbers:
+            raise ValueError(
+                f"n_samples={self.n_samples!r} keeps the number of rows secret, and {solver!r} goes by their numbers, which "
+                "move up where one is left out; take order='random', or leave n_samples=None"
+            )
         return PublicFacts(
             n_samples=n_samples,
             n_features=n_features,
@@ -300,5 +305,5 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
             loss=loss,
             neighbours=self.neighbours,
             C=float(self.C),
-            rows=rows,
+            rows=solver.rows,
         )

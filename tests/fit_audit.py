@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import numpy as np
 from conftest import Tape
+from prefix_sums_by_force import largest_move, strategy
 from sklearn.base import clone
 
 from dpskl import DPHuberSVC, DPLinearSVC, DPLogisticRegression
@@ -28,6 +29,7 @@ from dpskl.accounting import (
 )
 from dpskl.curator import Curator
 from dpskl.solvers import (
+    FTRL,
     AdaptiveGD,
     BacktrackingGD,
     BacktrackingSGD,
@@ -267,6 +269,17 @@ def _sampled(fit, question, draws, *arguments):
     return SampledPureCost(question.rate, 1 / inner.threshold_scale + 1 / inner.query_scale)
 
 
+def _prefix_sums(fit, question, draws, *_):
+    b, made = question.batch_size, question.factorisation
+    order = [("exponential", N)] if question.order == "random" else []
+    counts = [1] * made.n_steps
+    if getattr(made, "refined", False):
+        counts = [(t & -t).bit_length() for t in range(1, made.n_steps + 1)]
+    scales = _expect(draws, *order, *(("normal", count * P * fit.K) for count in counts))[len(order) :]
+    assert len(set(scales)) == 1
+    return GaussianCost(fit.changed * question.clip_norm * largest_move(strategy(made), -(-N // b)) / scales[0])
+
+
 COSTS = {
     "BacktrackingSearch": _search,
     "CoordinateSelection": _coordinate,
@@ -278,6 +291,7 @@ COSTS = {
     "PerturbedOutput": _output,
     "PoissonSample": _sampled,
     "PopulationSelection": _population,
+    "PrefixSums": _prefix_sums,
     "ProximalSampling": _proximal,
     "RejectionSampling": _rejection,
     "SecondMoment": _moment,
@@ -328,6 +342,11 @@ FITS = {
     "agd": (AdaptiveGD(n_updates=3, n_candidates=5), DELTA, 1.0),
     "blgd": (BacktrackingGD(n_updates=3, max_it=5, search_share=0.5), DELTA, 1.0),
     "blgd, laplace": (BacktrackingGD(n_updates=3, max_it=5, noise="laplace"), DELTA, 1.0),
+    "ftrl": (FTRL(3, batch_size=17), DELTA, 1.0),
+    "ftrl, whole root": (FTRL(2, batch_size=20, band=99, clip_norm=0.4), DELTA, 1.0),
+    "ftrl, tree": (FTRL(3, batch_size=25, factorisation="tree", order="rows", iterate="last"), DELTA, 1.0),
+    "ftrl, restarts": (FTRL(2, batch_size=17, factorisation="tree", restart=True), DELTA, 1.0),
+    "ftrl, honaker": (FTRL(2, batch_size=17, factorisation="honaker"), DELTA, 1.0),
     "blsgd": (BacktrackingSGD(n_updates=3, max_it=5, q=0.4, xi=0.5), DELTA, 1.0),
 }
 

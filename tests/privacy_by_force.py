@@ -13,6 +13,7 @@ import pytest
 from conftest import Tape
 from scipy.stats import chi, gamma, norm
 
+from dpskl.mechanisms.correlated_noise import SquareRoot
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.hessian import GaussianHessian
 from dpskl.mechanisms.hidden_descent import HiddenDescent
@@ -20,6 +21,7 @@ from dpskl.mechanisms.noisy_count import NoisyHistogram
 from dpskl.mechanisms.noisy_score import NoisyScore
 from dpskl.mechanisms.perturbed_objective import calibrate_perturbed_objective
 from dpskl.mechanisms.perturbed_output import PerturbedOutput
+from dpskl.mechanisms.prefix_sums import PrefixSums
 from dpskl.mechanisms.second_moment import SecondMoment
 from dpskl.mechanisms.selection import selection_spread
 from dpskl.mechanisms.stable_training import ExactMinimum, FullGradientDescent, PermutedSGD
@@ -352,6 +354,9 @@ def check_rounding():
             (WhitenedGradient(1.0, condition, neighbours, n, d).sensitivity, k, condition * sums + norms),
         ):
             assert room <= seen - exact <= 1.01 * room
+        # prefix sums: in each of four steps a sum over a quarter, and the running sum
+        made = PrefixSums(3.0, 1.0, SquareRoot(4, 1), n // 4, "rows", neighbours, n, d)
+        assert made.sensitivity - 3.0 * k >= 3.0 * (sums + 2 * n * 4 * unit)
         # a minimum is certified to ten times what rounding may hide, on both data sets, in all problems
         training = ExactMinimum(3.0, 0.5, 7.0, n, d, 4, loss_at_zero=1.0, n_problems=4)
         certified = training.distance(neighbours) - 3.0 * k / 7.0

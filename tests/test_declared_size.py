@@ -6,7 +6,7 @@ from sklearn.multiclass import OneVsOneClassifier
 
 from dpskl import DPHuberSVC, DPLinearSVC, DPLogisticRegression, PrivacyAccountant
 from dpskl.dummy import PrivateMajority
-from dpskl.solvers import BacktrackingSGD, ExponentialMechanism, OutputPerturbation, solver_names
+from dpskl.solvers import FTRL, BacktrackingSGD, ExponentialMechanism, OutputPerturbation, solver_names
 
 rng = np.random.default_rng(4)
 X = rng.normal(size=(300, 3)) * 0.3
@@ -82,3 +82,12 @@ def test_rows_that_are_chosen_by_label_leave_no_counts_behind():
     assert {entry.n_samples for entry in accountant.entries()} == {400}
     assert {fit.privacy_guarantee_.fit.n_samples for fit in pairs.estimators_} == {400}
     assert not any(str(count) in str(fit.privacy_guarantee_) for fit in pairs.estimators_ for count in (260, 230, 110))
+
+
+def test_row_numbers_and_a_secret_number_of_rows_exclude_each_other():
+    accountant = PrivacyAccountant()
+    model = DPLogisticRegression(solver=FTRL(order="rows"), classes=[0, 1], n_samples=500, accountant=accountant)
+    with pytest.raises(ValueError, match=r"n_samples=500 keeps the number of rows secret.*order='random'"):
+        model.fit(X, y)
+    assert accountant.entries() == ()
+    model.set_params(n_samples=None).fit(X, y)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpskl import DPHuberSVC, DPLinearSVC, DPLogisticRegression
-from dpskl.solvers import ExponentialMechanism, GradientDescent, OutputPerturbation, solver_names
+from dpskl.solvers import FTRL, ExponentialMechanism, GradientDescent, OutputPerturbation, solver_names
 
 SECONDS = 60  # the slowest of 4,900 such fits took 9 s, but for certified chains of thousands of steps
 EXTREMES = {
@@ -25,6 +25,7 @@ MORE = [
     ExponentialMechanism(sampler="mala", certified=False),
     GradientDescent(iterate="last", momentum=0.0),
     GradientDescent(rows="clip"),
+    FTRL(2, 7, factorisation="honaker", momentum=0.0),
 ]
 ESTIMATORS = [DPLogisticRegression, DPHuberSVC, DPLinearSVC]
 PAIRS = [

@@ -3,6 +3,7 @@
 from dpskl.solvers.adaptive import AdaptiveGD
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, make_solver, solver_names
 from dpskl.solvers.exponential_mechanism import ExponentialMechanism
+from dpskl.solvers.ftrl import FTRL
 from dpskl.solvers.gradient_descent import GradientDescent
 from dpskl.solvers.line_search import BacktrackingGD, BacktrackingSGD
 from dpskl.solvers.newton import Newton
@@ -12,6 +13,7 @@ from dpskl.solvers.privgene import PrivGene
 from dpskl.solvers.whitened_gd import WhitenedGD
 
 __all__ = [
+    "FTRL",
     "AdaptiveGD",
     "BacktrackingGD",
     "BacktrackingSGD",

@@ -199,6 +199,11 @@ class Solver(BaseEstimator, ABC):
         return facts.loss if facts.n_classes == 2 else self.multiclass_loss(facts.loss)
 
     @property
+    def goes_by_row_numbers(self) -> bool:
+        """Whether a record's part depends on its row number, so that the others must keep theirs where one is absent."""
+        return False
+
+    @property
     def condition(self) -> str | None:
         """What the guarantee rests on besides its theorem, in words for guarantee and ledger; None for nothing."""
         return None
@@ -241,10 +246,10 @@ def solver_names(loss: MarginLoss | None = None) -> list[str]:
     >>> from dpskl.records.losses import Hinge
     >>> from dpskl.solvers import solver_names
     >>> solver_names()
-    ['agd', 'blgd', 'blsgd', 'exponential_mechanism', 'gd', 'newton', 'objective_perturbation', 'output_perturbation',
-     'privgene', 'whitened_gd']
+    ['agd', 'blgd', 'blsgd', 'exponential_mechanism', 'ftrl', 'gd', 'newton', 'objective_perturbation',
+     'output_perturbation', 'privgene', 'whitened_gd']
     >>> solver_names(Hinge())
-    ['agd', 'blgd', 'blsgd', 'gd', 'output_perturbation', 'privgene', 'whitened_gd']
+    ['agd', 'blgd', 'blsgd', 'ftrl', 'gd', 'output_perturbation', 'privgene', 'whitened_gd']
     """
     registry = sorted(Solver._registry.items())
     return [name for name, cls in registry if loss is None or cls().refusal(loss) is None]

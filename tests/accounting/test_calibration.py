@@ -125,7 +125,7 @@ def test_what_an_order_allows_is_within_the_target_to_the_last_digit():
             assert epsilon * (1 - 1e-4) < reached <= epsilon
 
 
-@pytest.mark.parametrize("solver", ["agd", "blgd", "gd", "privgene", "whitened_gd"])
+@pytest.mark.parametrize("solver", ["agd", "blgd", "ftrl", "gd", "privgene", "whitened_gd"])
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-5])
 @pytest.mark.parametrize("delta", [1e-30, 1e-15, 1e-6])
 def test_plans_of_the_smallest_budgets_stay_within_them(solver, epsilon, delta):

@@ -10,11 +10,13 @@ from functools import partial
 from importlib import import_module
 
 import laws_by_quadrature as laws
+import prefix_sums_by_force as prefix_sums
 import privacy_by_force as force
 import pytest
 from fit_audit import check_fit
 from mutation import mutated
 from mutations import MUTATIONS
+from prefix_mutations import MUTATIONS as PREFIX_MUTATIONS
 from test_noise import test_gamma_vector_has_gamma_norm_and_uniform_direction as check_gamma_vector
 from test_noise import test_laws as check_univariate_laws
 from test_noise_decides import check_choice, check_draws, check_every_draw_of_a_sampler_counts, check_search
@@ -25,7 +27,7 @@ from dpskl.mechanisms.noise import SeededNoise, SystemNoise
 
 CHECKS = {
     name.removeprefix("check_"): check
-    for module in (force, laws)
+    for module in (force, laws, prefix_sums)
     for name, check in vars(module).items()
     if name.startswith("check_")
 }
@@ -59,7 +61,7 @@ def check_of(name):
 
 # A mechanism or a curator that refuses what was planned has noticed too.
 NOTICED = (AssertionError, ValueError, RuntimeError)
-ROWS = [(module, *row) for module, rows in MUTATIONS.items() for row in rows]
+ROWS = [(module, *row) for module, rows in (MUTATIONS | PREFIX_MUTATIONS).items() for row in rows]
 
 
 @pytest.mark.parametrize("name", sorted({row[-1] for row in ROWS}))

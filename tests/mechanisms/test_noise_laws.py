@@ -22,7 +22,8 @@ def check_moments(z, kurtosis=3.0):
         assert np.abs(seen).max() < FAR / sqrt(m)
 
 
-ADDITIVE = [name for name in CASES if not any(word in name for word in ("hidden", "objective", "sampled", "psgd"))]
+OTHERS = ("hidden", "objective", "sampled", "psgd", "prefix")
+ADDITIVE = [name for name in CASES if not any(word in name for word in OTHERS)]
 
 
 def check_covariance(name):

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Tape
+from prefix_sums_by_force import honaker, strategy
 from scipy.special import expit, softmax
 
 from dpskl.accounting import gaussian_mu
+from dpskl.mechanisms.correlated_noise import BinaryTree, SquareRoot
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.hessian import GaussianHessian
 from dpskl.mechanisms.hidden_descent import HiddenDescent
@@ -23,6 +25,7 @@ from dpskl.mechanisms.noisy_score import NoisyScore
 from dpskl.mechanisms.perturbed_objective import calibrate_perturbed_objective
 from dpskl.mechanisms.perturbed_output import PerturbedOutput
 from dpskl.mechanisms.poisson_sample import PoissonSample
+from dpskl.mechanisms.prefix_sums import PrefixSums
 from dpskl.mechanisms.second_moment import SecondMoment
 from dpskl.mechanisms.stable_training import ExactMinimum, FullGradientDescent, PermutedSGD
 from dpskl.mechanisms.whitened_gradient import WhitenedGradient, Whitener, whitener_condition
@@ -362,6 +365,37 @@ def sampled_case(K):
     )
 
 
+def prefix_case(kind, K, neighbours):
+    passes, T = 2, 6
+    made = {"root": SquareRoot(T, 3), "tree": BinaryTree(T), "honaker": BinaryTree(T, refined=True)}[kind]
+    C = strategy(made)
+    B = honaker(T) if kind == "honaker" else np.tri(T) @ np.linalg.inv(C)
+    norm = max(np.linalg.norm(C[:, first::3].sum(axis=1)) for first in range(3))
+    scale = RELATIONS[neighbours] * 0.4 * norm / 0.7
+    mechanism, problem = PrefixSums(0.4, 0.7, made, 5, "random", neighbours, N, D), problem_of(K)
+
+    def release(noise):
+        sums = []
+        mechanism.release(problem, lambda prefix: sums.append(prefix) or -0.3 * prefix, noise)
+        return np.stack(sums)
+
+    def expected(units):
+        places, design = np.argsort(units[0]), rows_of("clip")
+        batches = [places[:5], places[5:10], places[10:]] * passes
+        Z = scale * np.concatenate([unit.reshape(-1, P, K) for unit in units[1:]])
+        noise = np.tensordot(B, Z, axes=1)
+        total, w, sums = np.zeros((P, K)), np.zeros((P, K)), []
+        for t, batch in enumerate(batches):
+            total = total + clipped_sum(record_gradients(design, w, K, "softmax")[batch], 0.4)
+            sums.append(shaped(total + noise[t], K))
+            w = -0.3 * (total + noise[t])
+        return np.stack(sums)
+
+    counts = [1, 2, 1, 3, 1, 2] if kind == "honaker" else [1] * T
+    draws = [("exponential", N, 1.0), *(("normal", count * P * K, scale) for count in counts)]
+    return Case(release, draws, expected, 2 * GRID * scale, scale, mechanism, 0.7 * scale)
+
+
 CASES = {}
 for _relation in RELATIONS:
     for _K in OUTPUTS:
@@ -370,6 +404,8 @@ for _relation in RELATIONS:
         CASES[f"hessian, {_K}, {_relation}"] = hessian_case, (_K, _relation, False)
         CASES[f"majorant, {_K}, {_relation}"] = hessian_case, (_K, _relation, True)
         CASES[f"hidden descent, {_K}, {_relation}"] = hidden_case, (_K, _relation)
+        for _kind in ("root", "tree", "honaker"):
+            CASES[f"prefix sums, {_kind}, {_K}, {_relation}"] = prefix_case, (_kind, _K, _relation)
         CASES[f"long hidden descent, {_K}, {_relation}"] = hidden_case, (_K, _relation, True)
         CASES[f"objective, {_K}, {_relation}"] = objective_case, (_K, _relation, 1e-6)
         CASES[f"pure objective, {_K}, {_relation}"] = objective_case, (_K, _relation, 0)

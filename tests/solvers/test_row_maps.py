@@ -14,6 +14,7 @@ from dpskl.records.losses import Logistic
 from dpskl.records.problem import Problem
 from dpskl.records.row_maps import ROW_MAPS, row_bound
 from dpskl.solvers import (
+    FTRL,
     AdaptiveGD,
     BacktrackingGD,
     BacktrackingSGD,
@@ -38,6 +39,7 @@ SOLVERS = [
     AdaptiveGD(n_updates=5),
     PrivGene(max_iter=5),
     ExponentialMechanism(max_iter=5),
+    FTRL(max_iter=5),
 ]
 each_solver = pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 LAYOUTS = [np.ascontiguousarray, np.asfortranarray, sp.csr_array]
