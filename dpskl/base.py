@@ -293,8 +293,8 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
         check_penalty(self.C, data_norm)
         if self.n_samples is not None and solver.goes_by_row_numbers:
             raise ValueError(
-                f"n_samples={self.n_samples!r} keeps the number of rows secret, and {solver!r} goes by their numbers, which "
-                "move up where one is left out; take order='random', or leave n_samples=None"
+                f"n_samples={self.n_samples!r} keeps the number of rows secret, and {solver!r} goes by their numbers, "
+                "which move up where one is left out; take order='random', or leave n_samples=None"
             )
         return PublicFacts(
             n_samples=n_samples,

@@ -200,7 +200,7 @@ class Solver(BaseEstimator, ABC):
 
     @property
     def goes_by_row_numbers(self) -> bool:
-        """Whether a record's part depends on its row number, so that the others must keep theirs where one is absent."""
+        """Whether a record's part depends on its row number: then the others must keep theirs where one is absent."""
         return False
 
     @property
