@@ -28,6 +28,9 @@ from dpskl.accounting import (
 )
 from dpskl.curator import Curator
 from dpskl.solvers import (
+    SGD,
+    AdaGrad,
+    Adam,
     AdaptiveGD,
     BacktrackingGD,
     BacktrackingSGD,
@@ -36,6 +39,7 @@ from dpskl.solvers import (
     ObjectivePerturbation,
     OutputPerturbation,
     PrivGene,
+    RMSProp,
     Solver,
     WhitenedGD,
 )
@@ -314,7 +318,17 @@ FITS = {
     "blgd": (BacktrackingGD(n_updates=3, max_it=5, search_share=0.5), DELTA, 1.0),
     "blgd, laplace": (BacktrackingGD(n_updates=3, max_it=5, noise="laplace"), DELTA, 1.0),
     "blsgd": (BacktrackingSGD(n_updates=3, max_it=5, q=0.4, xi=0.5), DELTA, 1.0),
+    "sgd": (SGD(max_iter=4, rate=0.4), DELTA, 1.0),
+    "sgd, all": (SGD(max_iter=4, rate=1), DELTA, 1.0),
+    "adam": (Adam(max_iter=4, rate=0.4), DELTA, 1.0),
+    "adam, noise subtracted": (Adam(max_iter=4, batch_size=20, subtract_noise=True), DELTA, 1.0),
+    "adam, all": (Adam(max_iter=4, batch_size=60), DELTA, 1.0),
+    "rmsprop": (RMSProp(max_iter=4, rate=0.4), DELTA, 1.0),
+    "adagrad": (AdaGrad(max_iter=4, rate=0.4), DELTA, 1.0),
 }
+
+# those on samples, which have no bound for replace_one
+SAMPLED = ("blsgd", "sgd", "adam", "adam, noise subtracted", "rmsprop", "adagrad")
 
 
 def solver_of(name, loss, K, rows="clip"):

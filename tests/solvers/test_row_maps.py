@@ -14,6 +14,9 @@ from dpskl.records.losses import Logistic
 from dpskl.records.problem import Problem
 from dpskl.records.row_maps import ROW_MAPS, row_bound
 from dpskl.solvers import (
+    SGD,
+    AdaGrad,
+    Adam,
     AdaptiveGD,
     BacktrackingGD,
     BacktrackingSGD,
@@ -23,6 +26,7 @@ from dpskl.solvers import (
     OutputPerturbation,
     PrivGene,
     PublicFacts,
+    RMSProp,
 )
 
 SOLVERS = [
@@ -35,6 +39,7 @@ SOLVERS = [
     AdaptiveGD(n_updates=5),
     PrivGene(max_iter=5),
     ExponentialMechanism(max_iter=5),
+    *(cls(max_iter=5, rate=0.2) for cls in (SGD, Adam, RMSProp, AdaGrad)),
 ]
 each_solver = pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 LAYOUTS = [np.ascontiguousarray, np.asfortranarray, sp.csr_array]
