@@ -375,7 +375,7 @@ MUTATIONS = {
         ("epsilon, delta, rate, n_steps)", "epsilon, delta, rate / 2, n_steps)", "fit: rmsprop"),
         ("0 else 1 / noise", "0 else 2 / noise", "fit: adagrad"),
         ("PoissonSample(gradient, rate)", "PoissonSample(gradient, min(1, 2 * rate))", "fit: adam"),
-        ("((question, n_steps),)", "((question, 2 * n_steps),)", "fit: sgd"),
+        ("Plan(((question, n_steps),)", "Plan(((question, 2 * n_steps),)", "fit: sgd"),
     ],
     "solvers.exponential_mechanism": [
         (SMOOTHNESS, SMOOTHNESS + " / 2", "smoothness"),
