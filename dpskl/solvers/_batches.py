@@ -27,7 +27,7 @@ Move = Callable[[Array, Array], Array]
 
 # The constants of the default rules. Accuracy is flat in all of them, see docs/solvers.md.
 _STEPS = 150
-_PASSES = 15.0  # over the data, in expectation
+_PASSES = 5.0  # over the data, in expectation
 _NOISE_MULTIPLIER = 2.0  # of a batch, at least: below, sampling loses more than a few per cent of the budget
 _SMALLEST_BATCH = 512  # below, a step takes no less time
 # A budget far from rounding: T releases at mu / sqrt(T) must not sum to more than mu.

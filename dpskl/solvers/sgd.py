@@ -29,7 +29,7 @@ class SGD(BatchDescent):
     Parameters
     ----------
     rate : float or None, default=None
-        In (0, 1]. 1 reads all records at every step. ``None``: 15 passes over the data in all, ``15 / max_iter``; more
+        In (0, 1]. 1 reads all records at every step. ``None``: 5 passes over the data in all, ``5 / max_iter``; more
         where the noise multiplier ``sigma`` would be below about 2 (``2 mu / sqrt(max_iter)``, ``mu`` the Gaussian
         privacy parameter of the budget) or a batch smaller than 512 records.
     batch_size : int or None, default=None
