@@ -53,7 +53,7 @@ BAD_PARAMETERS = [
     ({"classes": [0]}, "at least two different labels"),
     ({"classes": [0, 1, 1]}, "each once"),
     ({"classes": [0, 2]}, r"labels \[1\] that classes="),
-    ({"solver": "sgd"}, "one of .*'gd', 'objective_perturbation'"),
+    ({"solver": "no such"}, "one of .*'gd', 'objective_perturbation'"),
     ({"solver": None}, "solver=None does not exist"),
     ({"solver": GradientDescent}, "pass an instance"),
     ({"accountant": 1.0}, "accountant=1.0"),
