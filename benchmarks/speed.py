@@ -10,6 +10,7 @@
 * whitened: the same for ``whitened_gd`` alone, with more repetitions;
 * update: one update of the line-search solvers, all of whose 20 steps fail, over two plain products with X, and against
   code that multiplies by X for each step;
+* batch: one step of ``sgd``, ``adam`` and ``rmsprop`` over gathering a batch and two products with it;
 * losses: the logistic loss against ``np.logaddexp``.
 
 The exit code is 0 whatever the targets say: read the table, and run on an idle machine.
@@ -23,6 +24,7 @@ from typing import Any
 
 import threadpoolctl
 from common import add_common_options, available, describe_run, write_result
+from speed_batches import batches
 from speed_fits import fits
 from speed_iterations import iterations, losses, per_example
 from speed_line_search import updates
@@ -34,6 +36,7 @@ PARTS = {
     "iteration": iterations,
     "per_example": per_example,
     "update": updates,
+    "batch": batches,
     "fit": fits,
     "solvers": solvers,
     "whitened": whitened,

@@ -30,6 +30,9 @@ from dpskl.accounting import (
 from dpskl.curator import Curator
 from dpskl.solvers import (
     FTRL,
+    SGD,
+    AdaGrad,
+    Adam,
     AdaptiveGD,
     BacktrackingGD,
     BacktrackingSGD,
@@ -39,6 +42,7 @@ from dpskl.solvers import (
     ObjectivePerturbation,
     OutputPerturbation,
     PrivGene,
+    RMSProp,
     Solver,
     WhitenedGD,
 )
@@ -348,7 +352,17 @@ FITS = {
     "ftrl, restarts": (FTRL(2, batch_size=17, factorisation="tree", restart=True), DELTA, 1.0),
     "ftrl, honaker": (FTRL(2, batch_size=17, factorisation="honaker"), DELTA, 1.0),
     "blsgd": (BacktrackingSGD(n_updates=3, max_it=5, q=0.4, xi=0.5), DELTA, 1.0),
+    "sgd": (SGD(max_iter=4, rate=0.4), DELTA, 1.0),
+    "sgd, all": (SGD(max_iter=4, rate=1), DELTA, 1.0),
+    "adam": (Adam(max_iter=4, rate=0.4), DELTA, 1.0),
+    "adam, noise subtracted": (Adam(max_iter=4, batch_size=20, subtract_noise=True), DELTA, 1.0),
+    "adam, all": (Adam(max_iter=4, batch_size=60), DELTA, 1.0),
+    "rmsprop": (RMSProp(max_iter=4, rate=0.4), DELTA, 1.0),
+    "adagrad": (AdaGrad(max_iter=4, rate=0.4), DELTA, 1.0),
 }
+
+# those on samples, which have no bound for replace_one
+SAMPLED = ("blsgd", "sgd", "adam", "adam, noise subtracted", "rmsprop", "adagrad")
 
 
 def solver_of(name, loss, K, rows="clip"):

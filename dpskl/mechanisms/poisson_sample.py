@@ -26,7 +26,7 @@ class PoissonSample(Mechanism):
     Notes
     -----
     One more record changes the answer only where it is drawn: the pair of laws is ``(1 - rate) Q + rate P`` against
-    ``Q``, in both directions (Poisson subsampling; Zhu, Koskela & Wang 2022). A Gaussian mechanism gives the sampled
+    ``Q``, in both directions (Poisson subsampling; Zhu, Dong & Wang 2022). A Gaussian mechanism gives the sampled
     Gaussian pair; every epsilon-DP mechanism is dominated by sampled randomised response, with the pure bound
     ``log(1 + rate (e^epsilon - 1))``. Preconditions: records enter independently; each question draws its own sample,
     since two answers from one sample cost more than the sum of their sampled costs; and the size of a sample is never
@@ -44,7 +44,7 @@ class PoissonSample(Mechanism):
         if neighbours != "add_remove":
             raise ValueError(f"neighbours={neighbours!r} has no proved bound for Poisson samples; use 'add_remove'")
 
-    theorem = "Poisson subsampling, a fresh sample for each question (Zhu, Koskela & Wang 2022)"
+    theorem = "Poisson subsampling, a fresh sample for each question (Zhu, Dong & Wang 2022)"
 
     @property
     def name(self) -> str:  # type: ignore[override]

@@ -1,5 +1,6 @@
 """The algorithms behind ``solver=``, one file each."""
 
+from dpskl.solvers.adam import AdaGrad, Adam, RMSProp
 from dpskl.solvers.adaptive import AdaptiveGD
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, make_solver, solver_names
 from dpskl.solvers.exponential_mechanism import ExponentialMechanism
@@ -10,10 +11,14 @@ from dpskl.solvers.newton import Newton
 from dpskl.solvers.objective_perturbation import ObjectivePerturbation
 from dpskl.solvers.output_perturbation import OutputPerturbation
 from dpskl.solvers.privgene import PrivGene
+from dpskl.solvers.sgd import SGD
 from dpskl.solvers.whitened_gd import WhitenedGD
 
 __all__ = [
     "FTRL",
+    "SGD",
+    "AdaGrad",
+    "Adam",
     "AdaptiveGD",
     "BacktrackingGD",
     "BacktrackingSGD",
@@ -26,6 +31,7 @@ __all__ = [
     "Plan",
     "PrivGene",
     "PublicFacts",
+    "RMSProp",
     "Solver",
     "WhitenedGD",
     "make_solver",

@@ -6,7 +6,11 @@ from math import inf
 from numbers import Integral, Real
 from typing import Any
 
-__all__ = ["check_choice", "check_count", "check_number"]
+__all__ = ["check_choice", "check_count", "check_number", "check_sampling", "check_step"]
+
+# epsilon and delta below which grids of privacy losses outgrow memory or drown in rounding
+_SMALLEST_SAMPLED = (1e-4, 1e-15)
+_LARGEST_STEP = 1e50  # beyond, weights could overflow
 
 
 def check_number(
@@ -49,3 +53,25 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     if not (isinstance(value, str) and value in choices):
         listed = " or ".join(map(repr, choices)) if len(choices) < 3 else f"one of {', '.join(map(repr, choices))}"
         raise ValueError(f"{name}={value!r} must be {listed}")
+
+
+def check_sampling(name: str, neighbours: str, epsilon: float, delta: float, instead: str) -> None:
+    """Raise where Poisson samples have no bound, or one that cannot be computed; ``instead`` reads all records."""
+    if neighbours != "add_remove":
+        raise ValueError(
+            f"neighbours={neighbours!r} has no proved bound for the samples of solver={name!r}; "
+            f"choose 'add_remove', or {instead}, which reads all records"
+        )
+    for word, value, smallest in zip(("epsilon", "delta"), (epsilon, delta), _SMALLEST_SAMPLED, strict=True):
+        if value < smallest:
+            raise ValueError(
+                f"{word}={value:g} is too small to account for samples; take at least {smallest:g}, or "
+                f"{instead}, which reads all records"
+            )
+
+
+def check_step(step: float, row_norm: float, power: int = 2) -> None:
+    """Raise where steps are so long that scores could overflow; ``power`` is that of the row norm in their unit."""
+    if step * row_norm**power > _LARGEST_STEP:
+        unit = "squared row norm" if power == 2 else "row norm"
+        raise ValueError(f"step_size={step:g} times the {unit} must not exceed {_LARGEST_STEP:g}")

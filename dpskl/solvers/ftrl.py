@@ -138,7 +138,7 @@ class FTRL(Solver):
     """
 
     name = "ftrl"
-    rank = 13
+    rank = 15
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.hidden_descent import HiddenDescent, hidden_amplification, project_to_ball
 from dpskl.records.row_maps import ROW_MAPS
-from dpskl.solvers._checks import check_choice, check_count, check_number
+from dpskl.solvers._checks import check_choice, check_count, check_number, check_step
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, refuse_pure
 
 __all__ = ["GradientDescent", "balanced_time", "effective_clip"]
@@ -27,7 +27,6 @@ _CLIP_SIGNAL = 40.0  # mu n / weights at which nothing is clipped
 _TIME = 700.0  # total time in units of mu n / (weights * row_norm^2)
 _MOMENTUM = 0.95
 _STEPS = (100, 150)
-_LARGEST_STEP = 1e50  # beyond, weights could overflow
 # A budget far from rounding: T releases at mu / sqrt(T) must not sum to more than mu.
 _SAFE = 1 - 1e-12
 
@@ -156,8 +155,7 @@ class GradientDescent(Solver):
             low, high = _STEPS
             n_steps = high if isinf(time) else min(max(ceil(time * (1 - momentum) / cap), low), high)
         step = min(time * (1 - momentum) / n_steps, cap) if self.step_size is None else self.step_size
-        if step * facts.row_norm**2 > _LARGEST_STEP:
-            raise ValueError(f"step_size={step:g} times the squared row norm must not exceed {_LARGEST_STEP:g}")
+        check_step(step, facts.row_norm)
         if step * penalty >= 2 * (1 + momentum):
             raise ValueError(
                 f"step_size={step:g} makes the penalty of C={facts.C:g} at n={facts.n_samples} diverge; "

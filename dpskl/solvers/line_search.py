@@ -20,16 +20,13 @@ from dpskl.accounting import (
 from dpskl.curator import Curator
 from dpskl.mechanisms.poisson_sample import PoissonSample
 from dpskl.solvers._backtracking import Backtracking, Descent, Settings
-from dpskl.solvers._checks import check_choice, check_number
+from dpskl.solvers._checks import check_choice, check_number, check_sampling
 from dpskl.solvers._descent import FullBatchMeter, OutOfTokens, SampledMeter, budget_curve
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, refuse_pure
 
 __all__ = ["BacktrackingGD", "BacktrackingSGD"]
 
 Array = np.ndarray[Any, Any]
-
-# epsilon and delta below which grids of privacy losses outgrow memory or drown in rounding
-_SMALLEST_SAMPLED = (1e-4, 1e-15)
 
 
 class BacktrackingGD(Backtracking):
@@ -276,17 +273,7 @@ class BacktrackingSGD(Backtracking):
         check_number("q", self.q, 0, 1, closed_high=True)
         check_number("threshold_decay", self.threshold_decay, 0, 1, closed=True)
         refuse_pure(self.name, delta)
-        if facts.neighbours != "add_remove":
-            raise ValueError(
-                f"neighbours={facts.neighbours!r} has no proved bound for the samples of solver={self.name!r}; "
-                "choose 'add_remove', or solver='blgd', which reads all records"
-            )
-        for name, value, smallest in zip(("epsilon", "delta"), (epsilon, delta), _SMALLEST_SAMPLED, strict=True):
-            if value < smallest:
-                raise ValueError(
-                    f"{name}={value:g} is too small to account for samples; take at least {smallest:g}, or "
-                    "solver='blgd', which reads all records"
-                )
+        check_sampling(self.name, facts.neighbours, epsilon, delta, "solver='blgd'")
         order = rdp_order(epsilon, delta)
         parts = max(1, round(1 / self.xi))
         n_searches = ceil(1.1 * self.n_updates)

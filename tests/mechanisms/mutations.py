@@ -350,6 +350,9 @@ MUTATIONS = {
     ],
     "mechanisms.poisson_sample": [
         ("problem.batch(rows)", "problem", "release: sampled gradient, 1"),
+        ("return self.mechanism.release(problem.batch(rows), *arguments)",
+         "return self.mechanism.release(problem.batch(rows), *arguments) * (self.rate * problem.n_samples / len(rows))",
+         "release: sampled gradient, 1"),
         ("poisson_sample(problem.n_samples, self.rate)", "poisson_sample(problem.n_samples, 0.9)",
          "release: sampled gradient, 3"),
         ("SampledGaussianCost(self.rate, 1", "SampledGaussianCost(self.rate / 2, 1", "sampled_laws"),
@@ -366,6 +369,16 @@ MUTATIONS = {
           for check in ("smoothness", "fit: gd, last, long steps")),
         ("gaussian_mu(epsilon, delta) * _SAFE", "2 * gaussian_mu(epsilon, delta)", "fit: gd"),
         ("gaussian_mu(epsilon, delta) * _SAFE", "gaussian_mu(epsilon, delta) / 2", "fit: gd, last"),
+    ],
+    "solvers._batches": [
+        ("each = mu / sqrt(n_steps)", "each = mu", "fit: sgd, all"),
+        ("each = mu / sqrt(n_steps)", "each = mu / n_steps", "fit: adam, all"),
+        ("gaussian_mu(epsilon, delta) * _SAFE", "2 * gaussian_mu(epsilon, delta)", "fit: sgd, all"),
+        ("epsilon, delta, rate, n_steps)", "epsilon, delta, rate, n_steps // 2)", "fit: sgd"),
+        ("epsilon, delta, rate, n_steps)", "epsilon, delta, rate / 2, n_steps)", "fit: rmsprop"),
+        ("0 else 1 / noise", "0 else 2 / noise", "fit: adagrad"),
+        ("PoissonSample(gradient, rate)", "PoissonSample(gradient, min(1, 2 * rate))", "fit: adam"),
+        ("Plan(((question, n_steps),)", "Plan(((question, 2 * n_steps),)", "fit: sgd"),
     ],
     "solvers.exponential_mechanism": [
         (SMOOTHNESS, SMOOTHNESS + " / 2", "smoothness"),

@@ -15,6 +15,9 @@ from dpskl.records.problem import Problem
 from dpskl.records.row_maps import ROW_MAPS, row_bound
 from dpskl.solvers import (
     FTRL,
+    SGD,
+    AdaGrad,
+    Adam,
     AdaptiveGD,
     BacktrackingGD,
     BacktrackingSGD,
@@ -25,6 +28,7 @@ from dpskl.solvers import (
     OutputPerturbation,
     PrivGene,
     PublicFacts,
+    RMSProp,
 )
 
 SOLVERS = [
@@ -40,6 +44,7 @@ SOLVERS = [
     PrivGene(max_iter=5),
     ExponentialMechanism(max_iter=5),
     FTRL(max_iter=5),
+    *(cls(max_iter=5, rate=0.2) for cls in (SGD, Adam, RMSProp, AdaGrad)),
 ]
 each_solver = pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 LAYOUTS = [np.ascontiguousarray, np.asfortranarray, sp.csr_array]
