@@ -10,6 +10,7 @@ from math import exp, inf, log, sqrt
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from conftest import Tape
 from scipy.stats import chi, gamma, norm
 
@@ -24,6 +25,7 @@ from dpskl.mechanisms.selection import selection_spread
 from dpskl.mechanisms.stable_training import ExactMinimum, FullGradientDescent, PermutedSGD
 from dpskl.mechanisms.whitened_gradient import WhitenedGradient, Whitener, whitener_condition
 from dpskl.records.design import Design
+from dpskl.records.entries import ClippedEntries
 from dpskl.records.losses import Hinge, HuberHinge, Logistic, Softmax
 from dpskl.records.problem import Problem
 from dpskl.records.row_maps import ROW_MAPS
@@ -36,7 +38,8 @@ STRAIGHT = HuberHinge(0.5)
 
 def problem_of(X, codes, loss, K, intercept=0.3, rows="clip"):
     targets = loss.encode(np.asarray(codes), max(K, 2))
-    return Problem(np.asarray(X, float), targets, loss, data_norm=1.0, intercept=intercept, n_outputs=K, rows=rows)
+    X = X if sp.issparse(X) else np.asarray(X, float)
+    return Problem(X, targets, loss, data_norm=1.0, intercept=intercept, n_outputs=K, rows=rows)
 
 
 # -- Gaussian releases: the shift in units of the noise ---------------------------------------------------------
@@ -108,6 +111,21 @@ def check_gradients():
             return _both(mechanism, problems, (w[:, 0] if K == 1 else w,))
 
         _measure(question, record_pairs(K), mechanism.cost.mu, 0.85)
+
+
+def check_clipped_entries():
+    """No record moves an entry of the sum by more than the clip, and some record moves one by that."""
+    for K, neighbours, kind, is_short in product((1, 3), NEIGHBOURS, (np.asarray, sp.csr_array), (True, False)):
+        loss, clip, worst = Hinge() if K == 1 else Softmax(), 0.2 if is_short else 0.9, 0.0
+        for X, codes, w in record_pairs(K):
+            weights = w[:, 0] if K == 1 else w
+            sums = []
+            for rows in _kept(neighbours):
+                problem = problem_of(kind(X[rows]), codes[rows], loss, K)
+                sums.append(ClippedEntries(problem, clip).gradient_sum_at(problem.scores(weights)))
+            worst = max(worst, np.abs(sums[0] - sums[1]).max())
+        bound = clip * (1 if neighbours == "add_remove" else 2)
+        assert 0.9 * bound <= worst <= bound * (1 + 1e-12)
 
 
 def check_whitened_gradients():

@@ -3,6 +3,7 @@
 from dpskl.solvers.adaptive import AdaptiveGD
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, make_solver, solver_names
 from dpskl.solvers.exponential_mechanism import ExponentialMechanism
+from dpskl.solvers.frank_wolfe import FrankWolfe
 from dpskl.solvers.gradient_descent import GradientDescent
 from dpskl.solvers.line_search import BacktrackingGD, BacktrackingSGD
 from dpskl.solvers.objective_perturbation import ObjectivePerturbation
@@ -15,6 +16,7 @@ __all__ = [
     "BacktrackingGD",
     "BacktrackingSGD",
     "ExponentialMechanism",
+    "FrankWolfe",
     "GradientDescent",
     "ObjectivePerturbation",
     "Outcome",

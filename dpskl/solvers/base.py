@@ -241,10 +241,10 @@ def solver_names(loss: MarginLoss | None = None) -> list[str]:
     >>> from dpskl.records.losses import Hinge
     >>> from dpskl.solvers import solver_names
     >>> solver_names()
-    ['agd', 'blgd', 'blsgd', 'exponential_mechanism', 'gd', 'objective_perturbation', 'output_perturbation',
-     'privgene', 'whitened_gd']
+    ['agd', 'blgd', 'blsgd', 'exponential_mechanism', 'frank_wolfe', 'gd', 'objective_perturbation',
+     'output_perturbation', 'privgene', 'whitened_gd']
     >>> solver_names(Hinge())
-    ['agd', 'blgd', 'blsgd', 'gd', 'output_perturbation', 'privgene', 'whitened_gd']
+    ['agd', 'blgd', 'blsgd', 'frank_wolfe', 'gd', 'output_perturbation', 'privgene', 'whitened_gd']
     """
     registry = sorted(Solver._registry.items())
     return [name for name, cls in registry if loss is None or cls().refusal(loss) is None]

@@ -18,6 +18,7 @@ from dpskl.solvers import (
     BacktrackingGD,
     BacktrackingSGD,
     ExponentialMechanism,
+    FrankWolfe,
     GradientDescent,
     ObjectivePerturbation,
     OutputPerturbation,
@@ -34,6 +35,7 @@ SOLVERS = [
     BacktrackingSGD(n_updates=5),
     AdaptiveGD(n_updates=5),
     PrivGene(max_iter=5),
+    FrankWolfe(max_iter=5),
     ExponentialMechanism(max_iter=5),
 ]
 each_solver = pytest.mark.parametrize("solver", SOLVERS, ids=repr)
@@ -180,7 +182,7 @@ def test_plans_state_the_bound_of_their_map(solver, rows, bound):
         assert question.training.gradient_bound == bound
     elif isinstance(solver, ExponentialMechanism | AdaptiveGD):
         assert question.clip_norm == bound
-    elif not isinstance(solver, PrivGene):  # it bounds losses by data_norm
+    elif not isinstance(solver, PrivGene | FrankWolfe):  # they bound losses and entries by data_norm
         largest = with_rows(solver, rows).set_params(clip_norm=1e9).plan(public, 1.0, 1e-6).questions[0][0]
         assert getattr(largest, "mechanism", largest).clip_norm == bound
 
