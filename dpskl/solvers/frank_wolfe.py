@@ -17,6 +17,8 @@ __all__ = ["FrankWolfe"]
 
 # The constants of the default rules.
 _MOST_ROUNDS = 300
+_FEW_ROUNDS = 10
+_PULL = 0.06
 _CLIP_SHARE = 1 / 10
 _RADIUS_SHARE = 1 / 3  # of the radius to the number of rounds, in units of 1 / data_norm
 _LARGEST_SCORE = 1e6  # beyond, rounding of scores is as large as losses
@@ -44,8 +46,10 @@ class FrankWolfe(Solver):
         Number of rounds ``T``. ``None``: ``0.7 (q / clip)^(2/3)``, between 1 and 300, where ``clip`` is in units of
         ``data_norm`` and ``q = n sqrt(8 rho) / (2 c log m)``: ``m`` the number of vertices, ``c`` 1 for add_remove and
         2 for replace_one, ``rho`` the zero-concentrated budget. The noise of a choice grows with the square root of
-        ``T`` and the distance that is left shrinks with it, which this balances. With ``delta=0`` noise grows with
-        ``T`` itself: ``sqrt(q / clip)`` with ``q = n epsilon / (2 c log m)``.
+        ``T`` and the distance that is left shrinks with it, which this balances. No more than the larger of 10 and
+        ``(0.06 q)^2``, up to which the largest noise of ``m`` vertices is below 6 % of what the records can pull
+        together. With ``delta=0`` noise grows with ``T`` itself: ``sqrt(q / clip)`` and ``0.06 q`` with ``q = n epsilon
+        / (2 c log m)``.
     radius : float or None, default=None
         Radius of the ball; a score is at most ``radius`` times the largest entry of its row. ``None``: ``T / (3
         data_norm)``, for which the last step moves one weight by ``2 / (3 data_norm)``: a larger budget affords both
@@ -115,7 +119,7 @@ class FrankWolfe(Solver):
         check_choice("rows", self.rows, ROW_MAPS)
         capacity = selection_capacity(facts, epsilon, delta, 2 * facts.n_weights * facts.n_outputs)
         clip = self._clip(facts, capacity, delta)
-        rounds = self._rounds(capacity * facts.data_norm / clip, delta)
+        rounds = self._rounds(capacity, clip / facts.data_norm, delta)
         law = "exponential" if delta == 0 else "gumbel"
         each = bounded_range_epsilon(epsilon, delta, rounds)
         question = VertexSelection(clip, each, law, facts.neighbours, facts.n_samples, facts.n_features)
@@ -128,10 +132,14 @@ class FrankWolfe(Solver):
         default = facts.data_norm * max(_CLIP_SHARE, 1 / sqrt(facts.n_features), affordable)
         return min(default if self.clip is None else float(self.clip), max(facts.data_norm, facts.intercept))
 
-    def _rounds(self, capacity: float, delta: float) -> int:
+    def _rounds(self, capacity: float, clip: float, delta: float) -> int:
         if self.max_iter is not None:
             return self.max_iter
-        return _MOST_ROUNDS if isinf(capacity) else round(min(max(rounds_for(capacity, delta), 1), _MOST_ROUNDS))
+        if isinf(capacity):
+            return _MOST_ROUNDS
+        # more, and the largest noise of all vertices hides a column with a slope of n clip times this
+        visible = (_PULL * capacity) ** (1 if delta == 0 else 2)
+        return round(max(1, min(rounds_for(capacity / clip, delta), max(visible, _FEW_ROUNDS), _MOST_ROUNDS)))
 
     def _radius(self, facts: PublicFacts, rounds: int) -> float:
         if self.radius is None:

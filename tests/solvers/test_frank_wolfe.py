@@ -184,8 +184,13 @@ def test_the_default_rules_use_public_facts():
     assert planned()[0] == 0.1
     assert planned(data_norm=4.0)[0] == pytest.approx(0.4)
     assert FrankWolfe().plan(facts(), 1.0, 1e-6).questions[0][0].clip == pytest.approx(1 / sqrt(4))
-    rounds = [planned(n_samples=n)[1] for n in (500, 4000)]
-    assert rounds[1] == pytest.approx(4 * rounds[0], rel=0.1)  # the two-thirds power of n
+    rounds = [planned(n_samples=n)[1] for n in (500, 1000, 2000, 4000, 8000, 16_000)]
+    assert rounds[:2] == [10, 10]  # of fewer a column would stand out from the noise
+    assert rounds[3] == pytest.approx(4 * rounds[2], rel=0.1)  # the square of n
+    assert rounds[5] == pytest.approx(2 ** (2 / 3) * rounds[4], rel=0.01)
+    pure = [planned(delta=0, n_samples=n)[1] for n in (100, 500, 8000, 16_000)]
+    assert pure[0] < pure[1] == 10
+    assert pure[3] == pytest.approx(2 * pure[2], rel=0.1)
     clip, rounds, _ = planned(n_samples=2 * 10**5)
     assert rounds == 300
     assert 0.1 < clip < 1.0
