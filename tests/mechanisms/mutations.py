@@ -331,10 +331,11 @@ MUTATIONS = {
          "choice: vertex_choice, 3, replace_one, gumbel"),
     ],
     "records.entries": [
-        ("np.clip(buffer, -self.clip, self.clip, out=buffer)", "pass", "clipped_entries"),
+        ("np.clip(X, -self.clip, self.clip, out=X)", "X", "clipped_entries"),
+        ("np.minimum(scale, self.clip)", "scale", "clipped_entries"),
         ("np.clip(values, -self.clip, self.clip, out=values)", "pass", "clipped_entries"),
         ("np.minimum(problem.row_map[1], self.clip)", "problem.row_map[1]", "clipped_entries"),
-        ("np.clip(buffer, -self.clip, self.clip, out=buffer)", "np.minimum(buffer, self.clip, out=buffer)",
+        ("np.clip(X, -self.clip, self.clip, out=X)", "np.minimum(X, self.clip, out=X)",
          "choice: vertex_choice, 3, add_remove, exponential"),
     ],
     "mechanisms.step_selection": [
