@@ -47,9 +47,9 @@ class FrankWolfe(Solver):
         ``data_norm`` and ``q = n sqrt(8 rho) / (2 c log m)``: ``m`` the number of vertices, ``c`` 1 for add_remove and
         2 for replace_one, ``rho`` the zero-concentrated budget. The noise of a choice grows with the square root of
         ``T`` and the distance that is left shrinks with it, which this balances. No more than the larger of 10 and
-        ``(0.06 q)^2``, up to which the largest noise of ``m`` vertices is below 6 % of what the records can pull
-        together. With ``delta=0`` noise grows with ``T`` itself: ``sqrt(q / clip)`` and ``0.06 q`` with ``q = n epsilon
-        / (2 c log m)``.
+        ``(0.06 q)^2``, up to which the largest noise of ``m`` vertices is about 6 %, or less, of what the records
+        can pull together. With ``delta=0`` noise grows with ``T`` itself: ``sqrt(q / clip)`` and ``0.06 q`` with
+        ``q = n epsilon / (2 c log m)``.
     radius : float or None, default=None
         Radius of the ball; a score is at most ``radius`` times the largest entry of its row. ``None``: ``T / (3
         data_norm)``, for which the last step moves one weight by ``2 / (3 data_norm)``: a larger budget affords both
@@ -77,18 +77,18 @@ class FrankWolfe(Solver):
 
     *Penalty.* The objective is ``sum_i l_i(w) + ||w||^2 / (2 C)`` within the ball. Its second term enters the slopes
     after the clip, and is public. With the usual ``C`` it is the ball that holds the weights back; a small ``C``
-    ends every move before the ball does.
+    shrinks the default ball.
 
     *Intercept.* It is one more coordinate, of a column with the value ``0.3 data_norm`` before the row map: it competes
     for vertices, is clipped, penalised and within the ball like the others. Where one class is rare it is chosen often.
 
     More than two classes share one matrix of weights within one ball, with ``2 d K`` vertices.
 
-    *Of the papers:* the method and its steps (Jaggi 2013, algorithm 1; noisy: Talwar, Thakurta & Zhang 2015, algorithm
-    2). *Not as in the papers:* they bound rows in the maximum norm and add Laplace noise to every score, composed by
-    the advanced theorem; the choice here costs at most ``E^2/8`` of zero-concentrated privacy for a range ``E``.
-    Clipped entries bias the choice where they differ within a column; the papers' promise of a distance from the
-    minimum is for a clip that does nothing.
+    *Of the papers:* the method and its steps (Jaggi 2013, algorithm 1) and a private choice among the vertices of a
+    polytope (Talwar, Thakurta & Zhang 2015). *Not as in the latter:* it bounds rows in the maximum norm and adds
+    Laplace noise to every score, composed by the advanced theorem; the choice here costs at most ``E^2/8`` of
+    zero-concentrated privacy for a range ``E``. Clipped entries bias the choice where they differ within a column; its
+    promise of a distance from the minimum is for a clip that does nothing.
 
     References
     ----------

@@ -1,5 +1,7 @@
 """The table of mutations: of a module, a line, what becomes of it, and the check that must notice."""
 
+from mutations_of_vertices import VERTICES
+
 EACH_OUTPUT = "columns = [self._release_output(problem.output(k), noise) for k in range(self.n_outputs)]"
 FIRST_OUTPUT_ONLY = (
     "columns = [self._release_output(problem.output(k), noise) if k == 0 else certified_minimum(problem.output(k), "
@@ -322,22 +324,6 @@ MUTATIONS = {
         ("selection_cost(self.epsilon, self.law, self.count)", "selection_cost(self.epsilon, self.law)",
          "fit: privgene, population"),
     ],
-    "mechanisms.vertex_selection": [
-        ("spread = self.sensitivity", "spread = 0.5 * self.sensitivity", "fit: frank_wolfe"),
-        ("-self.clip, self.clip, self.neigh", "0.0, self.clip, self.neigh", "fit: frank_wolfe"),
-        ("gradient(weights, self.clip)", "gradient(weights, 2 * self.clip)",
-         "choice: vertex_choice, 1, add_remove, gumbel"),
-        ("np.concatenate([slopes, -slopes])", "np.concatenate([slopes, slopes])",
-         "choice: vertex_choice, 3, replace_one, gumbel"),
-    ],
-    "records.entries": [
-        ("np.clip(X, -self.clip, self.clip, out=X)", "X", "clipped_entries"),
-        ("np.minimum(scale, self.clip)", "scale", "clipped_entries"),
-        ("np.clip(values, -self.clip, self.clip, out=values)", "pass", "clipped_entries"),
-        ("np.minimum(problem.row_map[1], self.clip)", "problem.row_map[1]", "clipped_entries"),
-        ("np.clip(X, -self.clip, self.clip, out=X)", "np.minimum(X, self.clip, out=X)",
-         "choice: vertex_choice, 3, add_remove, exponential"),
-    ],
     "mechanisms.step_selection": [
         ("float(max(steps))", "float(min(steps))", "choice: step_choice, 1, add_remove, gumbel"),
         ("return selection_cost(self.epsilon)", "return selection_cost(self.epsilon / 2)", "fit: agd"),
@@ -417,13 +403,6 @@ MUTATIONS = {
         ("(rounds - 1) * self.parents + 1)", "rounds)", "fit: privgene, population"),
         ("clip, each, law, *size), rounds)", "clip, each, law, *size), 2 * rounds)", "fit: privgene"),
     ],
-    "solvers.frank_wolfe": [
-        ("bounded_range_epsilon(epsilon, delta, rounds)", "bounded_range_epsilon(epsilon, delta, 1)",
-         "fit: frank_wolfe"),
-        ("bounded_range_epsilon(epsilon, delta, rounds)", "bounded_range_epsilon(epsilon, delta, 2 * rounds)",
-         "fit: frank_wolfe, pure"),
-        ("((question, rounds),), 1", "((question, 2 * rounds),), 1", "fit: frank_wolfe"),
-    ],
     "solvers.adaptive": [
         ("row_norm=facts.row_norm", "row_norm=facts.data_norm / 4", "fit: agd"),
         ("slope_bound=slope_bound", "slope_bound=slope_bound / 9", "fit: agd"),
@@ -447,5 +426,6 @@ MUTATIONS = {
     ],
     "curator": [("self.__budget.take(mechanism.cost)", "pass", "fit: blgd")],
     "budget.curve_filter": [("budget * (1.0 - _SLACK)", "3 * budget", "fit: agd")],
+    **VERTICES,
 }
 # fmt: on
