@@ -31,6 +31,7 @@ SOLVERS = (
     "output_perturbation",
     "exponential_mechanism",
     "privgene",
+    "frank_wolfe",
     "whitened_gd",
 )
 VARIANTS = {  # label: solver, parameters, delta

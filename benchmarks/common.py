@@ -21,7 +21,7 @@ import numpy as np
 import scipy
 import sklearn
 import threadpoolctl
-from made_sets import LENGTH_SETS, MADE_SETS, MADE_TITLES
+from made_sets import LENGTH_SETS, MADE_SETS, MADE_TITLES, SPARSE_SETS
 
 import dpskl
 
@@ -69,8 +69,9 @@ def load(name: str) -> tuple[Any, Any]:
     Sets of many columns are CSR; ``imdb_2000`` has the first 2,000 of the columns of ``imdb``, the commonest words.
     What ``made_sets.py`` makes needs no file.
     """
-    if name in MADE_SETS or name in LENGTH_SETS:
-        return (MADE_SETS | LENGTH_SETS)[name]()
+    made = MADE_SETS | LENGTH_SETS | SPARSE_SETS
+    if name in made:
+        return made[name]()
     if name == "imdb_2000":
         X, y = load("imdb")
         return X[:, :2000], y

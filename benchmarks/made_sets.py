@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer
 
-__all__ = ["LENGTH_SETS", "MADE_SETS", "MADE_TITLES"]
+__all__ = ["LENGTH_SETS", "MADE_SETS", "MADE_TITLES", "SPARSE_SETS"]
 
 Array = np.ndarray[Any, Any]
 
@@ -109,6 +109,19 @@ def _ray() -> tuple[Any, Array]:
     return np.clip((0.34 + 0.15 * y)[:, None] + 0.12 * rng.normal(size=(5000, 4)), 0, 1), y
 
 
+def _needles() -> tuple[Any, Array]:
+    """A million indicators, fifty of them set in a row at random; what counts are twenty that are common: CSR."""
+    rng = np.random.default_rng(21)
+    n, d, relevant, each = 20_000, 1_000_000, 20, 50
+    head = sp.csr_array((rng.random((n, relevant)) < 0.2).astype(float))
+    places = rng.integers(0, d - relevant, n * each)
+    rest = sp.csr_array((np.ones(n * each), places, np.arange(0, n * each + 1, each)), shape=(n, d - relevant))
+    rest.sum_duplicates()
+    rest.data[:] = 1
+    labels = _labels(rng, head @ rng.choice([-1.0, 1.0], relevant), 3.0)
+    return sp.csr_array(sp.hstack([head, rest])), labels
+
+
 def _breast_cancer() -> tuple[Any, Array]:
     """30 measurements, each brought to [-1, 1] by its own extremes, which is not private."""
     X, y = load_breast_cancer(return_X_y=True)
@@ -130,6 +143,8 @@ MADE_SETS: dict[str, Callable[[], tuple[Any, Array]]] = {
 }
 # Of interest where lengths of rows are concerned; not part of the studies of whitening.py.
 LENGTH_SETS: dict[str, Callable[[], tuple[Any, Array]]] = {"ray": _ray, "breast_cancer": _breast_cancer}
+# Of interest where few columns count.
+SPARSE_SETS: dict[str, Callable[[], tuple[Any, Array]]] = {"needles": _needles}
 MADE_TITLES = {
     "blobs": "two blobs",
     "few": "few records",
@@ -143,4 +158,5 @@ MADE_TITLES = {
     "scales": "uneven scales",
     "ray": "blobs on a ray",
     "breast_cancer": "breast cancer",
+    "needles": "twenty columns of a million",
 }

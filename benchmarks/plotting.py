@@ -22,6 +22,7 @@ MARKS = {
     "exponential_mechanism": ("#56b4e9", "v"),
     "privgene": ("#000000", "x"),
     "output_perturbation": ("#d55e00", "P"),
+    "frank_wolfe": ("#666666", "*"),
 }
 EPSILON_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 GREY = "#666666"

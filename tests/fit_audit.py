@@ -37,6 +37,7 @@ from dpskl.solvers import (
     BacktrackingGD,
     BacktrackingSGD,
     ExponentialMechanism,
+    FrankWolfe,
     GradientDescent,
     Newton,
     ObjectivePerturbation,
@@ -195,6 +196,10 @@ def _coordinate(fit, question, draws, weights, step, ridge):
     return _selection(fit, question, draws, 2 * P * fit.K + 1, step, 1)
 
 
+def _vertex(fit, question, draws, *_):
+    return _selection(fit, question, draws, 2 * P * fit.K, 1, 1)
+
+
 def _population(fit, question, draws, population, ridge):
     flat = population.reshape(len(population), -1)
     radius = np.linalg.norm(flat - flat.mean(axis=0), axis=1).max()
@@ -300,6 +305,7 @@ COSTS = {
     "RejectionSampling": _rejection,
     "SecondMoment": _moment,
     "StepSelection": _step,
+    "VertexSelection": _vertex,
     "WhitenedGradient": _whitened,
 }
 
@@ -343,6 +349,8 @@ FITS = {
     "privgene, pure": (PrivGene(max_iter=4), 0, 1.0),
     "privgene, population": (PrivGene(max_iter=3, population=8, parents=3), DELTA, 1.0),
     "privgene, pure population": (PrivGene(max_iter=3, population=8, parents=3), 0, 1.0),
+    "frank_wolfe": (FrankWolfe(max_iter=4), DELTA, 1.0),
+    "frank_wolfe, pure": (FrankWolfe(max_iter=4, clip=0.2), 0, 1.0),
     "agd": (AdaptiveGD(n_updates=3, n_candidates=5), DELTA, 1.0),
     "blgd": (BacktrackingGD(n_updates=3, max_it=5, search_share=0.5), DELTA, 1.0),
     "blgd, laplace": (BacktrackingGD(n_updates=3, max_it=5, noise="laplace"), DELTA, 1.0),

@@ -25,7 +25,7 @@ from dpskl import (
     WeakPrivacyWarning,
 )
 from dpskl.records.losses import HuberHinge, Logistic, Softmax
-from dpskl.solvers import ExponentialMechanism, GradientDescent, PrivGene
+from dpskl.solvers import ExponentialMechanism, FrankWolfe, GradientDescent, PrivGene
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpskl.SeededNoiseWarning")
 
@@ -284,7 +284,8 @@ def test_replace_one_needs_more_noise(cls, solver):
     if solver == "exponential_mechanism":  # its rules for penalty and steps depend on the relation
         solver = ExponentialMechanism(ridge=10.0, max_iter=100)
     scale = {}
-    solver = PrivGene(max_iter=20) if solver == "privgene" else solver  # few selections do not follow the square root
+    # few selections do not follow the square root
+    solver = {"privgene": PrivGene(20), "frank_wolfe": FrankWolfe(20)}.get(solver, solver)
     for neighbours in ("add_remove", "replace_one"):
         model = quiet(cls, solver, neighbours=neighbours)
         if neighbours == "replace_one" and solver in ON_SAMPLES:

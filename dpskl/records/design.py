@@ -208,7 +208,11 @@ class Design:
         """Return column ``j`` of the bounded design, shape (n,), float64."""
         if j == self.n_features and self.intercept:
             return self._constants.copy()
-        column = self.X[:, [j]].toarray().ravel() if sp.issparse(self.X) else self.X[:, j]
+        if not sp.issparse(self.X):
+            return self.X[:, j] * self._scale
+        column = np.zeros(self.n_samples)
+        stored = np.flatnonzero(self.X.indices == j)  # faster than a slice
+        column[np.searchsorted(self.X.indptr, stored, side="right") - 1] = self.X.data[stored]
         return column * self._scale
 
     @cached_property

@@ -4,6 +4,9 @@ A descent asks for a gradient at ``w``, then for the losses at ``w - t p`` for m
 the step it took. The scores there are ``X w - t X p``. A :class:`Path` keeps both products: the losses along the ray
 read no row, and the next gradient reads ``X`` once, for ``X^T r``. An update costs two passes, however many steps it
 tries. A gradient that is asked for again at the same weights (a second measurement) costs none.
+
+Where a step shrinks all weights and moves one of them, as those of Frank and Wolfe do, the scores follow it by one
+column of ``X``.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dpskl.records.entries import ClippedEntries
 from dpskl.records.problem import Problem
 from dpskl.records.trainable import Trainable
 
@@ -41,6 +45,8 @@ class Path:
         self._direction_scores = self._scores
         self._steps: Array = np.zeros(0)
         self._gradient: tuple[float, Array] | None = None
+        self._mixed: tuple[Array, float, int, float] | None = None
+        self._entries: ClippedEntries | None = None
 
     @property
     def n_samples(self) -> int:
@@ -86,6 +92,24 @@ class Path:
         self._steps = np.union1d(self._steps, steps)
         return self.problem.ray_losses(self._scores, self._direction_scores, steps, cap)
 
+    def clipped_entries_gradient(self, weights: Array, clip: float) -> Array:
+        """Return the gradient sum with entries of rows clipped, see :class:`ClippedEntries`: one pass on the path."""
+        self._move(weights)
+        if self._entries is None or self._entries.clip != clip:
+            self._entries = ClippedEntries(self.problem, clip)
+        return self._entries.gradient_sum_at(self._scores)
+
+    def mixed(self, weights: Array, keep: float, place: int, amount: float) -> Array:
+        """Return ``keep * weights`` with ``amount`` added to entry ``place``, counted in C order.
+
+        The path follows to these weights by one column.
+        """
+        self._move(weights)
+        moved = keep * weights
+        moved.flat[place] += amount
+        self._mixed = moved.copy(), keep, place, amount
+        return moved
+
     def batch(self, indices: Array) -> Problem:
         """Return the problem of the rows ``indices``, which begins a path of its own."""
         return self.problem.batch(indices)
@@ -94,12 +118,20 @@ class Path:
         if np.array_equal(weights, self._weights):
             return
         step = self._step_to(weights)
-        if step is None:
+        if self._mixed is not None and np.array_equal(weights, self._mixed[0]):
+            self._mix(*self._mixed[1:])
+        elif step is None:
             self._scores = self.problem.scores(weights)
         else:
             self._scores = self._scores - step * self._direction_scores
         self._weights = weights.copy()
-        self._direction = self._gradient = None
+        self._direction = self._gradient = self._mixed = None
+
+    def _mix(self, keep: float, place: int, amount: float) -> None:
+        row, output = divmod(place, self.problem.n_outputs)
+        self._scores = keep * self._scores
+        scores = self._scores if self._scores.ndim == 1 else self._scores[:, output]
+        scores += amount * self.problem.column(row)
 
     def _step_to(self, weights: Array) -> float | None:
         """Return the step that leads to ``weights`` exactly, among those that were asked about."""

@@ -4,6 +4,7 @@ from dpskl.solvers.adam import AdaGrad, Adam, RMSProp
 from dpskl.solvers.adaptive import AdaptiveGD
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, make_solver, solver_names
 from dpskl.solvers.exponential_mechanism import ExponentialMechanism
+from dpskl.solvers.frank_wolfe import FrankWolfe
 from dpskl.solvers.ftrl import FTRL
 from dpskl.solvers.gradient_descent import GradientDescent
 from dpskl.solvers.line_search import BacktrackingGD, BacktrackingSGD
@@ -23,6 +24,7 @@ __all__ = [
     "BacktrackingGD",
     "BacktrackingSGD",
     "ExponentialMechanism",
+    "FrankWolfe",
     "GradientDescent",
     "Newton",
     "ObjectivePerturbation",

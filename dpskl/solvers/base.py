@@ -246,11 +246,11 @@ def solver_names(loss: MarginLoss | None = None) -> list[str]:
     >>> from dpskl.records.losses import Hinge
     >>> from dpskl.solvers import solver_names
     >>> solver_names()
-    ['adagrad', 'adam', 'agd', 'blgd', 'blsgd', 'exponential_mechanism', 'ftrl', 'gd', 'newton',
-     'objective_perturbation', 'output_perturbation', 'privgene', 'rmsprop', 'sgd', 'whitened_gd']
+    ['adagrad', 'adam', 'agd', 'blgd', 'blsgd', 'exponential_mechanism', 'frank_wolfe', 'ftrl', 'gd',
+     'newton', 'objective_perturbation', 'output_perturbation', 'privgene', 'rmsprop', 'sgd', 'whitened_gd']
     >>> solver_names(Hinge())
-    ['adagrad', 'adam', 'agd', 'blgd', 'blsgd', 'ftrl', 'gd', 'output_perturbation', 'privgene', 'rmsprop', 'sgd',
-     'whitened_gd']
+    ['adagrad', 'adam', 'agd', 'blgd', 'blsgd', 'frank_wolfe', 'ftrl', 'gd', 'output_perturbation', 'privgene',
+     'rmsprop', 'sgd', 'whitened_gd']
     """
     registry = sorted(Solver._registry.items())
     return [name for name, cls in registry if loss is None or cls().refusal(loss) is None]

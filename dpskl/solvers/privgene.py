@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isinf, log, sqrt
+from math import isinf, sqrt
 from typing import Any
 
 import numpy as np
 
-from dpskl.accounting import bounded_range_epsilon, rdp_order
+from dpskl.accounting import bounded_range_epsilon
 from dpskl.curator import Curator
 from dpskl.mechanisms.coordinate_selection import CoordinateSelection
 from dpskl.mechanisms.population_selection import PopulationSelection
-from dpskl.mechanisms.sensitivity import contributions
 from dpskl.records.row_maps import ROW_MAPS
 from dpskl.solvers._checks import check_choice, check_count, check_number
+from dpskl.solvers._selections import capacity_for, rounds_for, selection_capacity
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver
 
 __all__ = ["PrivGene"]
@@ -23,7 +23,6 @@ Array = np.ndarray[Any, Any]
 
 # The constants of the default rules.
 _STEPS = (2.0, 0.5)  # first and last step, in units of 1 / data_norm
-_ROUNDS = 0.7
 _MOST_ROUNDS = 200
 _CLIP_SHARE = 1 / 5
 _FEWEST_GENERATIONS = 8
@@ -115,7 +114,7 @@ class PrivGene(Solver):
 
     def plan(self, facts: PublicFacts, epsilon: float, delta: float) -> Plan:
         self._check_parameters()
-        capacity = _capacity(facts, epsilon, delta)
+        capacity = selection_capacity(facts, epsilon, delta, 2 * facts.n_weights * facts.n_outputs + 1)
         clip = self._clip(facts, capacity, delta)
         rounds = self._rounds(capacity * facts.data_norm / clip, delta)
         schedule = _Schedule(self._steps(facts, rounds), self.population or 0)
@@ -133,7 +132,7 @@ class PrivGene(Solver):
         if self.population is None:
             largest = max(facts.data_norm, facts.intercept)
             # what is left of the budget beyond the largest number of rounds pays for less clipping
-            affordable = capacity / _capacity_for(_MOST_ROUNDS, delta)
+            affordable = capacity / capacity_for(_MOST_ROUNDS, delta)
             default = facts.data_norm * max(_CLIP_SHARE, 1 / sqrt(facts.n_features), affordable)
         else:
             largest = self.problem_loss(facts).gradient_bound(facts.n_outputs) * facts.row_norm
@@ -145,7 +144,7 @@ class PrivGene(Solver):
             return self.max_iter
         if isinf(capacity):
             return _MOST_ROUNDS
-        rounds, fewest = (sqrt(capacity) if delta == 0 else _ROUNDS * capacity ** (2 / 3)), 1
+        rounds, fewest = rounds_for(capacity, delta), 1
         if self.population is not None:
             rounds, fewest = rounds / self.parents, _FEWEST_GENERATIONS
         return round(min(max(rounds, fewest), _MOST_ROUNDS))
@@ -197,18 +196,6 @@ class PrivGene(Solver):
             raise ValueError(f"parents={self.parents} exceeds population={self.population}; lower it")
         if self.max_iter == 1:
             raise ValueError("max_iter=1 leaves a population without parents; choose at least 2")
-
-
-def _capacity(facts: PublicFacts, epsilon: float, delta: float) -> float:
-    """Return how many noise levels of one selection with the whole budget, at a clip of 1, the records add up to."""
-    n_candidates = 2 * facts.n_weights * facts.n_outputs + 1
-    spent = epsilon if delta == 0 else sqrt(8 * rdp_order(epsilon, delta).rho)
-    return facts.n_samples * spent / (2 * contributions(facts.neighbours) * log(n_candidates))
-
-
-def _capacity_for(rounds: int, delta: float) -> float:
-    """Return the capacity, over the clip, at which the rule asks for so many rounds."""
-    return float(rounds**2 if delta == 0 else (rounds / _ROUNDS) ** 1.5)
 
 
 def _offspring(parents: Array, count: int, step: float, public: np.random.Generator) -> Array:

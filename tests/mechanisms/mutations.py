@@ -1,6 +1,7 @@
 """The table of mutations: of a module, a line, what becomes of it, and the check that must notice."""
 
 from mutations_newton import NEWTON
+from mutations_of_vertices import VERTICES
 
 EACH_OUTPUT = "columns = [self._release_output(problem.output(k), noise) for k in range(self.n_outputs)]"
 FIRST_OUTPUT_ONLY = (
@@ -440,5 +441,6 @@ MUTATIONS = {
     ],
     "curator": [("self.__budget.take(mechanism.cost)", "pass", "fit: blgd")],
     "budget.curve_filter": [("budget * (1.0 - _SLACK)", "3 * budget", "fit: agd")],
+    **VERTICES,
 }
 # fmt: on

@@ -9,6 +9,7 @@ draw nothing; that one fails by chance once in 10,000 runs.
 from functools import partial
 from importlib import import_module
 
+import bounds_by_force as bounds
 import laws_by_quadrature as laws
 import prefix_sums_by_force as prefix_sums
 import privacy_by_force as force
@@ -27,7 +28,7 @@ from dpskl.mechanisms.noise import SeededNoise, SystemNoise
 
 CHECKS = {
     name.removeprefix("check_"): check
-    for module in (force, laws, prefix_sums)
+    for module in (force, bounds, laws, prefix_sums)
     for name, check in vars(module).items()
     if name.startswith("check_")
 }

@@ -8,7 +8,7 @@ from math import log, sqrt
 import numpy as np
 import pytest
 from conftest import Tape
-from scipy.special import log_softmax
+from scipy.special import expit, log_softmax, softmax
 from scipy.stats import norm
 from test_noise_laws import check_moments
 from test_noise_reaches import (
@@ -33,6 +33,7 @@ from dpskl.mechanisms.exponential_sampling import calibrate_rejection
 from dpskl.mechanisms.noise import SeededNoise
 from dpskl.mechanisms.population_selection import PopulationSelection
 from dpskl.mechanisms.step_selection import StepSelection
+from dpskl.mechanisms.vertex_selection import VertexSelection
 from dpskl.records.losses import Logistic
 from dpskl.records.problem import Problem
 
@@ -90,6 +91,25 @@ def population_choice(K, neighbours, law, count=3):
     )
 
 
+def vertex_choice(K, neighbours, law):
+    w, radius, share = WEIGHTS[:, :K] / 4, 2.0, 0.3
+    design = rows_of("clip")
+    if K == 1:
+        residuals = -signs_of(1) * expit(-signs_of(1) * (design @ w))
+    else:
+        residuals = softmax(design @ w, axis=1) - np.eye(3)[CODES]
+    slopes = (np.clip(design, -CLIP, CLIP).T @ residuals + RIDGE * w).ravel()
+    vertices = [sign * radius * e.reshape(P, K) for sign in (1, -1) for e in np.eye(P * K)]
+    mechanism = VertexSelection(CLIP, 3.0, law, neighbours, N, D)
+
+    def choose(noise):
+        released = mechanism.release(problem_of(K), shaped(w, K), share, radius, RIDGE, noise).reshape(P, K)
+        (chosen,) = (j for j, v in enumerate(vertices) if np.allclose((1 - share) * w + share * v, released))
+        return [chosen]
+
+    return np.r_[slopes, -slopes], 2 * CLIP * RELATIONS[neighbours] / 3.0, 1, choose, mechanism, 1.0
+
+
 def step_choice(K, neighbours, law):
     w, direction, steps = WEIGHTS[:, :K] / 4, -WEIGHTS[:, K - 1 :: -1][:, :K] / 5, np.linspace(0, 1, 6)
     slope, penalties = (1 if K == 1 else sqrt(2)), np.linspace(0, 0.7, 6) ** 2
@@ -108,7 +128,7 @@ def step_choice(K, neighbours, law):
 
 CHOICES = {
     f"{make.__name__}, {K}, {neighbours}, {law}": (make, (K, neighbours, law))
-    for make in (coordinate_choice, population_choice, step_choice)
+    for make in (coordinate_choice, population_choice, vertex_choice, step_choice)
     for K in OUTPUTS
     for neighbours in RELATIONS
     for law in ("gumbel", "exponential")

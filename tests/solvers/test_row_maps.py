@@ -22,6 +22,7 @@ from dpskl.solvers import (
     BacktrackingGD,
     BacktrackingSGD,
     ExponentialMechanism,
+    FrankWolfe,
     GradientDescent,
     Newton,
     ObjectivePerturbation,
@@ -42,6 +43,7 @@ SOLVERS = [
     BacktrackingSGD(n_updates=5),
     AdaptiveGD(n_updates=5),
     PrivGene(max_iter=5),
+    FrankWolfe(max_iter=5),
     ExponentialMechanism(max_iter=5),
     FTRL(max_iter=5),
     *(cls(max_iter=5, rate=0.2) for cls in (SGD, Adam, RMSProp, AdaGrad)),
@@ -192,7 +194,7 @@ def test_plans_state_the_bound_of_their_map(solver, rows, bound):
         assert question.row_norm == bound
     elif isinstance(solver, ExponentialMechanism | AdaptiveGD):
         assert question.clip_norm == bound
-    elif not isinstance(solver, PrivGene):  # it bounds losses by data_norm
+    elif not isinstance(solver, PrivGene | FrankWolfe):  # they bound losses and entries by data_norm
         largest = with_rows(solver, rows).set_params(clip_norm=1e9).plan(public, 1.0, 1e-6).questions[0][0]
         assert getattr(largest, "mechanism", largest).clip_norm == bound
 
