@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dpskl.accounting import Cost
-from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.noise import NoiseSource
-from dpskl.mechanisms.selection import penalty_rounding, select_smallest, selection_cost, selection_spread
+from dpskl.mechanisms.selection import ClippedSelection, penalty_rounding, select_smallest
 from dpskl.records.loss_changes import coordinate_changes
 from dpskl.records.problem import Problem
 
@@ -20,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class CoordinateSelection(Mechanism):
+class CoordinateSelection(ClippedSelection):
     r"""Release one of the weights ``w``, ``w + step e_jk`` and ``w - step e_jk``, chosen for a small objective.
 
     The score of a candidate ``v`` is ``sum_i clip(l_i(v) - l_i(w)) + ridge (||v||^2 - ||w||^2) / 2``, each change
@@ -55,24 +53,6 @@ class CoordinateSelection(Mechanism):
     n_features: int
 
     name = "noisy choice of the best move of one weight, per unit of the step"
-
-    @property
-    def theorem(self) -> str:  # type: ignore[override]
-        if self.law == "gumbel":
-            return "exponential mechanism by Gumbel noise, bounded range (Dong, Durfee & Rogers 2020)"
-        return "permute-and-flip by exponential noise (McKenna & Sheldon 2020; Ding et al. 2021)"
-
-    @property
-    def sensitivity(self) -> float:
-        return selection_spread(-self.clip, self.clip, self.neighbours, self.n_samples, self.n_features)
-
-    @property
-    def noise_scale(self) -> float:
-        return self.sensitivity / self.epsilon
-
-    @property
-    def cost(self) -> Cost:
-        return selection_cost(self.epsilon, self.law)
 
     def release(self, problem: Problem, weights: Array, step: float, ridge: float, noise: NoiseSource) -> Array:
         """Return the chosen weights, of the shape of ``weights``: one pass over the data."""

@@ -8,14 +8,8 @@ from typing import Any
 import numpy as np
 
 from dpskl.accounting import Cost
-from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.noise import NoiseSource
-from dpskl.mechanisms.selection import (
-    penalty_rounding,
-    select_smallest_few,
-    selection_cost,
-    selection_spread,
-)
+from dpskl.mechanisms.selection import ClippedSelection, penalty_rounding, select_smallest_few, selection_cost
 from dpskl.records.loss_changes import population_changes
 from dpskl.records.problem import Problem
 
@@ -25,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class PopulationSelection(Mechanism):
+class PopulationSelection(ClippedSelection):
     r"""Release ``count`` of the given weights, chosen one after the other for a small objective.
 
     With ``c`` the centre of the population and ``r`` its radius, the largest ``||w_a - c||``, the score of candidate
@@ -65,14 +59,6 @@ class PopulationSelection(Mechanism):
 
     name = "noisy choice of the best of a population of weights, per unit of its radius"
     theorem = "exponential mechanism (Gumbel noise) or permute-and-flip (exponential noise), one for each choice"
-
-    @property
-    def sensitivity(self) -> float:
-        return selection_spread(-self.clip, self.clip, self.neighbours, self.n_samples, self.n_features)
-
-    @property
-    def noise_scale(self) -> float:
-        return self.sensitivity / self.epsilon
 
     @property
     def cost(self) -> Cost:

@@ -43,11 +43,13 @@ from typing import Any
 import numpy as np
 
 from dpskl.accounting import BoundedRangeCost, Cost, PureCost, compose
+from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.sensitivity import contributions, rounding_allowance
 
 __all__ = [
     "SELECTION_LAWS",
+    "ClippedSelection",
     "penalty_rounding",
     "select_smallest",
     "select_smallest_few",
@@ -113,6 +115,45 @@ def selection_cost(epsilon: float, law: str = "gumbel", count: int = 1) -> Cost:
     if law not in SELECTION_LAWS:
         raise ValueError(f"law={law!r} must be 'gumbel' or 'exponential'")
     return compose([(BoundedRangeCost(epsilon) if law == "gumbel" else PureCost(epsilon), count)])
+
+
+class ClippedSelection(Mechanism):
+    """A choice by scores to each of which a record adds a number in ``[-clip, clip]``, in a unit of the release.
+
+    Parameters
+    ----------
+    clip : float
+    epsilon : float
+        Budget of one choice; ``inf`` for no noise.
+    law : {"gumbel", "exponential"}
+    neighbours : {"add_remove", "replace_one"}
+    n_samples, n_features : int
+    """
+
+    clip: float
+    epsilon: float
+    law: str
+    neighbours: str
+    n_samples: int
+    n_features: int
+
+    @property
+    def theorem(self) -> str:  # type: ignore[override]
+        if self.law == "gumbel":
+            return "exponential mechanism by Gumbel noise, bounded range (Dong, Durfee & Rogers 2020)"
+        return "permute-and-flip by exponential noise (McKenna & Sheldon 2020; Ding et al. 2021)"
+
+    @property
+    def sensitivity(self) -> float:
+        return selection_spread(-self.clip, self.clip, self.neighbours, self.n_samples, self.n_features)
+
+    @property
+    def noise_scale(self) -> float:
+        return self.sensitivity / self.epsilon
+
+    @property
+    def cost(self) -> Cost:
+        return selection_cost(self.epsilon, self.law)
 
 
 def select_smallest(scores: Array, spread: float, epsilon: float, noise: NoiseSource, law: str = "gumbel") -> int:

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dpskl.accounting import Cost
-from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.noise import NoiseSource
-from dpskl.mechanisms.selection import penalty_rounding, select_smallest, selection_cost, selection_spread
+from dpskl.mechanisms.selection import ClippedSelection, penalty_rounding, select_smallest
 from dpskl.records.path import Path
 from dpskl.records.problem import Problem
 
@@ -20,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class VertexSelection(Mechanism):
+class VertexSelection(ClippedSelection):
     r"""Release ``(1 - share) w + share v`` for the vertex ``v = +-radius e_jk`` with a small linearised objective.
 
     The score of ``+-e_jk`` is ``+-(sum_i clip(x_ij) r_ik + ridge w_jk)``: the gradient of the objective along it, with
@@ -59,24 +57,6 @@ class VertexSelection(Mechanism):
     n_features: int
 
     name = "noisy choice of the vertex of the L1 ball towards which the objective falls most"
-
-    @property
-    def theorem(self) -> str:  # type: ignore[override]
-        if self.law == "gumbel":
-            return "exponential mechanism by Gumbel noise, bounded range (Dong, Durfee & Rogers 2020)"
-        return "permute-and-flip by exponential noise (McKenna & Sheldon 2020; Ding et al. 2021)"
-
-    @property
-    def sensitivity(self) -> float:
-        return selection_spread(-self.clip, self.clip, self.neighbours, self.n_samples, self.n_features)
-
-    @property
-    def noise_scale(self) -> float:
-        return self.sensitivity / self.epsilon
-
-    @property
-    def cost(self) -> Cost:
-        return selection_cost(self.epsilon, self.law)
 
     def release(
         self, problem: Problem | Path, weights: Array, share: float, radius: float, ridge: float, noise: NoiseSource

@@ -314,6 +314,8 @@ MUTATIONS = {
          "choice: coordinate_choice, 3, add_remove, gumbel"),
         ("else PureCost(epsilon), count)", "else PureCost(epsilon), 1)", "fit: privgene, pure population"),
         ("rounding = 2 * rounding_allowance(n_samples, n_features)", "rounding = 0.0", "rounding"),
+        *(("-self.clip, self.clip, self.neigh", "0.0, self.clip, self.neigh", f"fit: {solver}")
+          for solver in ("frank_wolfe", "privgene", "privgene, population")),
     ],
     "mechanisms.coordinate_selection": [
         ("spread = step * self.sensitivity", "spread = 0.5 * step * self.sensitivity", "fit: privgene"),

@@ -4,7 +4,6 @@
 VERTICES = {
     "mechanisms.vertex_selection": [
         ("spread = self.sensitivity", "spread = 0.5 * self.sensitivity", "fit: frank_wolfe"),
-        ("-self.clip, self.clip, self.neigh", "0.0, self.clip, self.neigh", "fit: frank_wolfe"),
         ("gradient(weights, self.clip)", "gradient(weights, 2 * self.clip)",
          "choice: vertex_choice, 1, add_remove, gumbel"),
         ("np.concatenate([slopes, -slopes])", "np.concatenate([slopes, slopes])",
