@@ -164,7 +164,7 @@ def main() -> None:
         return
     places: dict[Cell, int] = {}
     rules = [_describe(name, options, names, places) for name in options.rules]
-    document |= {"rules": rules, "cells": run_cells(places, protocol, options.jobs)}
+    document |= {"rules": rules, "cells": run_cells(places, protocol, options.jobs, document["run"])}
     write_result(options.name, options.quick, document)
     print(report(document))
 

@@ -71,7 +71,7 @@ def main() -> None:
         is_refused = solver not in (*solver_names(MODELS[model][1]), *BASELINES)
         if not is_refused and (solver != "lbfgs" or model == "logistic"):
             cells.append(Cell(data, model, solver, epsilon, parameters, label=label, delta=delta))
-    document["cells"] = run_cells(cells, protocol, options.jobs)
+    document["cells"] = run_cells(cells, protocol, options.jobs, document["run"])
     write_result(options.name, options.quick, document)
     print(report(document))
 

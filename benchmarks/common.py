@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import importlib.util
 import json
 import os
@@ -174,6 +175,36 @@ def write_result(name: str, quick: bool, document: dict[str, Any]) -> Path:
     draft.replace(path)
     print(f"\nwritten: {path.relative_to(ROOT)}", file=sys.stderr)
     return path
+
+
+class KeptCells:
+    """What a long run has found so far, in a file that is named by its command and revision.
+
+    Parameters
+    ----------
+    run : dict
+        As :func:`describe_run` returns it. Work on changed files is never taken up again.
+
+    Attributes
+    ----------
+    done : dict of str to dict
+        The results by their keys.
+    """
+
+    def __init__(self, run: dict[str, Any]) -> None:
+        same = json.dumps([run["command"], run["git_revision"], run["git_changed_files"], run["versions"]])
+        self._path = RESULTS / f"part-{hashlib.sha256(same.encode()).hexdigest()[:16]}.tmp"
+        self.done: dict[str, Any] = {}
+        if self._path.exists() and not run["git_changed_files"]:
+            self.done = dict(json.loads(line) for line in self._path.read_text().splitlines() if line.endswith("]"))
+        else:
+            self._path.unlink(missing_ok=True)
+
+    def keep(self, key: str, result: dict[str, Any]) -> None:
+        """Keep one result, on a line of its own."""
+        self.done[key] = result
+        with self._path.open("a") as file:
+            file.write(json.dumps([key, result]) + "\n")
 
 
 def _dump(document: dict[str, Any]) -> str:

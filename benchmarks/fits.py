@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -18,7 +19,7 @@ import joblib
 import numpy as np
 import scipy.sparse as sp
 import threadpoolctl
-from common import TITLES, available, describe_run, load, mean_and_error
+from common import TITLES, KeptCells, available, describe_run, load, mean_and_error
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
@@ -184,15 +185,23 @@ def failures(cells: Iterable[dict[str, Any]]) -> list[str]:
     return ["### Cells that failed\n\n" + "\n".join(lines)] if lines else []
 
 
-def run_cells(cells: Iterable[Cell], protocol: Protocol, jobs: int) -> list[dict[str, Any]]:
-    """Run the cells in ``jobs`` processes, each of which reads a data set once; progress goes to stderr."""
-    cells = list(cells)
+def run_cells(cells: Sequence[Cell], protocol: Protocol, jobs: int, run: dict[str, Any]) -> list[dict[str, Any]]:
+    """Run the cells in ``jobs`` processes, each of which reads a data set once; progress goes to stderr.
+
+    Each finished cell is kept at once: the same command at the same revision (``run`` is what ``begin`` says of them)
+    goes on where one that was stopped came to.
+    """
+    keys = [json.dumps([asdict(cell), asdict(protocol)]) for cell in cells]
+    kept = KeptCells(run)
+    left = [(key, cell) for key, cell in zip(keys, cells, strict=True) if key not in kept.done]
+    if len(left) < len(keys):
+        print(f"{len(keys) - len(left)} of {len(keys)} cells are kept from a run that was stopped", file=sys.stderr)
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator", batch_size=1)
-    done = []
-    for result in parallel(joblib.delayed(run_cell)(cell, protocol) for cell in cells):
-        done.append(result)
-        print(f"[{len(done)}/{len(cells)}] {_progress(result)}", file=sys.stderr, flush=True)
-    return done
+    results = parallel(joblib.delayed(run_cell)(cell, protocol) for _, cell in left)
+    for (key, _), result in zip(left, results, strict=True):
+        kept.keep(key, result)
+        print(f"[{len(kept.done)}/{len(keys)}] {_progress(result)}", file=sys.stderr, flush=True)
+    return [kept.done[key] for key in keys]
 
 
 def _progress(cell: dict[str, Any]) -> str:

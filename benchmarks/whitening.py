@@ -86,7 +86,7 @@ def main() -> None:
         Cell(data, model, "whitened_gd", epsilon, VARIANTS[label].parameters, label=label, variant=label)
         for data, model, epsilon, label in product(names, options.models, options.epsilons, options.variants)
     ]
-    document |= {"study": options.study, "cells": run_cells(cells, protocol, options.jobs)}
+    document |= {"study": options.study, "cells": run_cells(cells, protocol, options.jobs, document["run"])}
     write_result(options.name, options.quick, document)
     print(report(document))
 
