@@ -20,10 +20,12 @@ from dpskl.solvers._checks import check_choice, check_count, check_number, check
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, refuse_pure
 from dpskl.solvers.gradient_descent import effective_clip
 
-__all__ = ["BatchDescent", "Batches", "Move"]
+__all__ = ["BatchDescent", "Batches", "Move", "Step", "on_samples"]
 
 Array = np.ndarray[Any, Any]
-Move = Callable[[Array, Array], Array]
+Move = Callable[[Array, Array], Array]  # of weights and a mean gradient
+Step = Callable[[Array], Array]  # of weights alone: it asks what it needs
+Questions = tuple[tuple[Mechanism, int], ...]
 
 # The constants of the default rules. Accuracy is flat in all of them, see docs/solvers.md.
 _STEPS = 150
@@ -68,10 +70,16 @@ def _default_rate(facts: PublicFacts, mu: float, n_steps: int) -> float:
     return min(1.0, max(enough))
 
 
+def on_samples(question: Mechanism, rate: float) -> Mechanism:
+    """Return the question about a Poisson sample, or about all records for the rate 1."""
+    return question if rate == 1 else PoissonSample(question, rate)
+
+
 class BatchDescent(Solver):
     """A descent each step of which asks for one clipped, noisy gradient sum on a Poisson batch of its own.
 
-    Subclasses say how long a step is and what becomes of a mean gradient; both are post-processing.
+    Subclasses say how long a step is and what becomes of a mean gradient; both are post-processing. Those that ask for
+    other sums replace ``questions`` and ``stepper`` instead.
     """
 
     rate: float | None
@@ -93,6 +101,17 @@ class BatchDescent(Solver):
     def mover(self, batches: Batches) -> Move:
         """Return a function from weights and a mean gradient to the next weights; it may keep a state."""
 
+    def questions(self, gradient: GaussianGradient, rate: float, n_steps: int) -> Questions:
+        """Return what is asked in ``n_steps`` steps, each at the cost of ``gradient`` on a sample of this rate."""
+        return ((on_samples(gradient, rate), n_steps),)
+
+    def stepper(self, curator: Curator, plan: Plan) -> Step:
+        """Return a function from weights to the next weights, which asks the curator."""
+        ((question, _),) = plan.questions
+        batches: Batches = plan.settings
+        move = self.mover(batches)
+        return lambda weights: move(weights, curator.ask(question, weights) / batches.size)
+
     def plan(self, facts: PublicFacts, epsilon: float, delta: float) -> Plan:
         self.check_parameters()
         refuse_pure(self.name, delta)
@@ -113,22 +132,20 @@ class BatchDescent(Solver):
         step = self.step_rule(facts, mu, n_steps, clip_norm) if self.step_size is None else self.step_size
         check_step(step, facts.row_norm, self.step_power)
         gradient = GaussianGradient(clip_norm, each, facts.neighbours, facts.n_samples, facts.n_features)
-        question: Mechanism = gradient if rate == 1 else PoissonSample(gradient, rate)
         size = rate * facts.n_samples
         batches = Batches(size, gradient.noise_scale / size, clip_norm, step, 1 / facts.C / facts.n_samples)
-        return Plan(((question, n_steps),), 1 / facts.C, batches)
+        return Plan(self.questions(gradient, rate, n_steps), 1 / facts.C, batches)
 
     def _given_rate(self, facts: PublicFacts) -> float | None:
         return self.rate if self.batch_size is None else min(1.0, self.batch_size / facts.n_samples)
 
     def run(self, curator: Curator, plan: Plan) -> Outcome:
-        ((question, n_steps),) = plan.questions
-        batches: Batches = plan.settings
-        move = self.mover(batches)
+        n_steps = plan.n_questions
+        step = self.stepper(curator, plan)
         weights = curator.zeros()
         total = np.zeros_like(weights)
         for t in range(n_steps):
-            weights = move(weights, curator.ask(question, weights) / batches.size)
+            weights = step(weights)
             if t >= n_steps // 2:
                 total += weights
         return Outcome(total / (n_steps - n_steps // 2) if self.iterate == "average" else weights, n_steps)

@@ -11,9 +11,23 @@ from dpskl.solvers._checks import check_number
 from dpskl.solvers.base import PublicFacts
 from dpskl.solvers.gradient_descent import balanced_time
 
-__all__ = ["SGD"]
+__all__ = ["SGD", "HeavyBall"]
 
 Array = np.ndarray[Any, Any]
+
+
+class HeavyBall:
+    """Descent with momentum: the weights move on by a share of their last move."""
+
+    def __init__(self, momentum: float) -> None:
+        self.momentum = momentum
+        self._previous: Array | float = 0.0
+
+    def move(self, weights: Array, direction: Array, step: float, penalty: Array | float) -> Array:
+        """Return the next weights: a step along ``direction``, then that of the penalty, taken exactly."""
+        moved = weights + self.momentum * (weights - self._previous) - step * direction
+        self._previous = weights
+        return moved / (1 + step * penalty)
 
 
 class SGD(BatchDescent):
@@ -114,16 +128,8 @@ class SGD(BatchDescent):
         return min(balanced_time(facts, mu) * (1 - self.momentum) / n_steps, (1 + self.momentum) / smoothness)
 
     def mover(self, batches: Batches) -> Move:
-        shrink = 1 / (1 + batches.step * batches.penalty)
-        previous: Array | float = 0.0
-
-        def move(weights: Array, gradient: Array) -> Array:
-            nonlocal previous
-            moved: Array = weights + self.momentum * (weights - previous) - batches.step * gradient
-            previous = weights
-            return shrink * moved
-
-        return move
+        ball = HeavyBall(self.momentum)
+        return lambda weights, gradient: ball.move(weights, gradient, batches.step, batches.penalty)
 
     def check_parameters(self) -> None:
         super().check_parameters()
