@@ -88,6 +88,9 @@ class Mechanism(ABC):
     def cost(self) -> Cost:
         """Cost of one use."""
 
+    def prepare(self, *arguments: Any) -> None:  # noqa: B027
+        """Find what a sample can use and is found once for all records; the data come first, there is no noise."""
+
     @abstractmethod
     def release(self, *arguments: Any) -> Any:
         """Return the noisy answer; the data come first, the source of noise last."""

@@ -72,5 +72,6 @@ class PoissonSample(Mechanism):
     def release(self, problem: Trainable, *arguments: Any) -> Any:
         """Return the answer on a fresh sample; ``arguments`` are those of the mechanism, the noise last."""
         noise = arguments[-1]
+        self.mechanism.prepare(problem, *arguments[:-1])
         rows = noise.poisson_sample(problem.n_samples, self.rate)
         return self.mechanism.release(problem.batch(rows), *arguments)

@@ -204,6 +204,20 @@ class Design:
             norms += np.square(self._constants * last)
         return np.sqrt(norms, out=norms)
 
+    def products_of_squares(self, factors: Array) -> Array:
+        """Return ``(design * design) @ factors`` for factors of shape (n_weights, k), none negative: one pass.
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+        """
+        out = np.empty((self.n_samples, factors.shape[1]))
+        for rows, X in self._bounded_blocks():
+            out[rows] = squared(X) @ factors[: self.n_features]
+        if self.intercept:
+            out += np.multiply.outer(np.square(self._constants), factors[-1])
+        return out
+
     def column(self, j: int) -> Array:
         """Return column ``j`` of the bounded design, shape (n,), float64."""
         if j == self.n_features and self.intercept:

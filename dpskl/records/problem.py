@@ -21,6 +21,11 @@ __all__ = ["Problem"]
 Array = np.ndarray[Any, Any]
 
 
+def _refuse_writeable(transform: Array) -> None:
+    if transform.flags.writeable:
+        raise AssertionError("a transform is kept by identity, so it must not change: make it read-only")
+
+
 class Problem(Design):
     """Bounded rows, targets and loss of one classification problem.
 
@@ -54,6 +59,7 @@ class Problem(Design):
         self.targets, self.loss, self.n_outputs = targets, loss, n_outputs
         self._lowest: tuple[float, Array | None, Array] | None = None
         self._signed: tuple[Array, Array] | None = None
+        self._squares: tuple[Array, Array] | None = None
 
     def _weight_shape(self) -> tuple[int, ...]:
         return (self.n_weights,) if self.n_outputs == 1 else (self.n_weights, self.n_outputs)
@@ -119,6 +125,44 @@ class Problem(Design):
                 self._add_gradients(block, self._block_scores(block, weights), lowest, out)
         return out
 
+    def scaled_gradient_sum(self, weights: Array, clip_norm: float, scales: Array) -> Array:
+        r"""Return the sum of gradients, each times ``min(1, clip_norm / ||scales * gradient||)``.
+
+        With ``r_i`` the residuals of a record, ``||scales * g_i||^2 = sum_k r_ik^2 sum_j x_ij^2 scales_jk^2``, and
+        no scaled copy of ``X`` is made.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (n_weights,) or (n_weights, n_outputs)
+        clip_norm : float
+        scales : ndarray of the shape of ``weights``
+            Positive, read-only. The norms are kept for the next call with the same array.
+        """
+        if scales.ndim == 1:
+            return self.gradient_sum(weights, clip_norm, scales)
+        out = np.zeros(weights.shape)
+        squares = self._scaled_squares(scales)
+        for block in self._rows:
+            residuals = self.loss.residuals(self._block_scores(block, weights), self._block_targets(block))
+            norms = np.sqrt(np.einsum("ik,ik,ik->i", residuals, residuals, squares[block.rows]))
+            residuals *= np.divide(clip_norm, norms, out=np.ones_like(norms), where=norms > clip_norm)[:, None]
+            self._add_adjoint(block, residuals, out)
+        return out
+
+    def keep_scaled_norms(self, scales: Array) -> None:
+        """Keep the norms of the scaled rows, for batches as well: one pass over all rows."""
+        if scales.ndim == 1:
+            self._lowest_residuals(1.0, scales)
+        else:
+            self._scaled_squares(scales)
+
+    def _scaled_squares(self, scales: Array) -> Array:
+        """Return ``sum_j x_ij^2 scales_jk^2`` of each record and output, kept from the last call."""
+        if self._squares is None or self._squares[0] is not scales:
+            _refuse_writeable(scales)
+            self._squares = scales, self.products_of_squares(scales * scales)
+        return self._squares[1]
+
     def gradient_sum_at(self, scores: Array, clip_norm: float = inf) -> Array:
         """Return the same sum at given scores, of shape (n,) or (n, n_outputs): one pass."""
         out = np.zeros((self.n_weights, *scores.shape[1:]))
@@ -147,11 +191,12 @@ class Problem(Design):
     def _lowest_residuals(self, clip_norm: float, transform: Array | None) -> Array:
         """Return ``-clip_norm / ||row_i||``, kept from the last call: an iteration asks for the same again."""
         if self._lowest is None or self._lowest[0] != clip_norm or self._lowest[1] is not transform:
-            if transform is not None and transform.flags.writeable:
-                raise AssertionError("a transform is kept by identity, so it must not change: make it read-only")
+            if transform is not None:
+                _refuse_writeable(transform)
             norms = self.row_norms if transform is None else self.transformed_row_norms(transform)
             with np.errstate(divide="ignore"):
-                self._lowest = clip_norm, transform, -clip_norm * (1 - 1e-12) / norms  # -inf for rows of zeros
+                slack = max(1e-12, (self.n_weights + 8) * 2.0**-51)  # computed norms may be short
+                self._lowest = clip_norm, transform, -clip_norm * (1 - slack) / norms  # -inf for rows of zeros
         return self._lowest[2]
 
     # -- along a ray ----------------------------------------------------------------------------------
@@ -274,6 +319,10 @@ class Problem(Design):
         part.n_samples = len(indices)
         part._scale, part._constants = self._scale[indices], self._constants[indices]
         part.row_norms = self.row_norms[indices]
-        part._lowest = part._signed = None
+        part._lowest = part._signed = part._squares = None
+        if self._lowest is not None and self._lowest[1] is not None:
+            part._lowest = (*self._lowest[:2], self._lowest[2][indices])
+        if self._squares is not None:
+            part._squares = self._squares[0], self._squares[1][indices]
         part.targets = None if self.targets is None else self.targets[indices]
         return part
