@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -40,6 +40,8 @@ class PublicFacts:
         Inverse of the ridge that the user asks for, in sum form.
     rows : {"clip", "sphere", "fill"}
         The row map, see :mod:`dpskl.records.row_maps`. The bound for ``"clip"`` holds for the others too.
+    public_problem : object or None
+        Public records under the same map, for solvers that take some: a :class:`~dpskl.records.problem.Problem`.
     """
 
     n_samples: int
@@ -51,6 +53,7 @@ class PublicFacts:
     neighbours: str
     C: float
     rows: str = "clip"
+    public_problem: Any = field(default=None, repr=False)
 
     @property
     def row_norm(self) -> float:
