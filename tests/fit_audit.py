@@ -31,6 +31,7 @@ from dpskl.curator import Curator
 from dpskl.solvers import (
     FTRL,
     SGD,
+    AdaDPS,
     AdaGrad,
     Adam,
     AdaptiveGD,
@@ -43,6 +44,7 @@ from dpskl.solvers import (
     ObjectivePerturbation,
     OutputPerturbation,
     PrivGene,
+    PublicMirrorDescent,
     RMSProp,
     Solver,
     WhitenedGD,
@@ -58,6 +60,7 @@ ROWS = {
 EPSILON, DELTA = 2.0, 1e-5
 RNG = np.random.default_rng(12)
 X, Y = RNG.normal(size=(N, D)), RNG.permutation(np.arange(N) % 3)
+PUBLIC = RNG.normal(size=(30, D)), np.arange(30) % 2
 ESTIMATORS = {"logistic": DPLogisticRegression, "hinge": DPLinearSVC, "huber": DPHuberSVC}
 
 
@@ -136,6 +139,11 @@ def _expect(draws, *blocks):
 def _gradient(fit, question, draws, weights):
     (scale,) = _expect(draws, ("normal", P * fit.K))
     return GaussianCost(fit.changed * question.clip_norm / scale)
+
+
+def _scaled(fit, question, draws, *_):
+    (scale,) = _expect(draws, ("normal", P * fit.K))  # in units of the clip norm, after the scales
+    return GaussianCost(fit.changed / scale)
 
 
 def _whitened(fit, question, draws, *_):
@@ -303,6 +311,7 @@ COSTS = {
     "PrefixSums": _prefix_sums,
     "ProximalSampling": _proximal,
     "RejectionSampling": _rejection,
+    "ScaledGradient": _scaled,
     "SecondMoment": _moment,
     "StepSelection": _step,
     "VertexSelection": _vertex,
@@ -367,10 +376,17 @@ FITS = {
     "adam, all": (Adam(max_iter=4, batch_size=60), DELTA, 1.0),
     "rmsprop": (RMSProp(max_iter=4, rate=0.4), DELTA, 1.0),
     "adagrad": (AdaGrad(max_iter=4, rate=0.4), DELTA, 1.0),
+    "adadps": (AdaDPS(PUBLIC, max_iter=4, rate=0.4), DELTA, 1.0),
+    "adadps, given": (AdaDPS(feature_scales=[0.1, 1.0, 3.0], max_iter=4, batch_size=20), DELTA, 1.0),
+    "adadps, all": (AdaDPS(PUBLIC, max_iter=4, rate=1, clip_norm=0.4), DELTA, 1.0),
+    "pda_dpmd": (PublicMirrorDescent(PUBLIC, max_iter=4, rate=0.4), DELTA, 1.0),
+    "pda_dpmd, all": (PublicMirrorDescent(PUBLIC, mixing=0.5, max_iter=4, rate=1), DELTA, 1.0),
+    "pda_dpmd, exact": (PublicMirrorDescent(PUBLIC, mirror="exact", max_iter=4, rate=0.4), DELTA, 1.0),
 }
 
 # those on samples, which have no bound for replace_one
 SAMPLED = ("blsgd", "sgd", "adam", "adam, noise subtracted", "rmsprop", "adagrad")
+SAMPLED += ("adadps", "adadps, given", "pda_dpmd", "pda_dpmd, exact")
 
 
 def solver_of(name, loss, K, rows="clip"):

@@ -242,15 +242,17 @@ class Solver(BaseEstimator, ABC):
 
 
 def solver_names(loss: MarginLoss | None = None) -> list[str]:
-    """Return the names that ``solver=`` accepts, for one loss or for any.
+    """Return the names of all solvers, or of those that accept a loss with their defaults.
+
+    Those that need public records or scales of the features are not among the latter.
 
     Examples
     --------
     >>> from dpskl.records.losses import Hinge
     >>> from dpskl.solvers import solver_names
     >>> solver_names()
-    ['adagrad', 'adam', 'agd', 'blgd', 'blsgd', 'exponential_mechanism', 'frank_wolfe', 'ftrl', 'gd',
-     'newton', 'objective_perturbation', 'output_perturbation', 'privgene', 'rmsprop', 'sgd', 'whitened_gd']
+    ['adadps', 'adagrad', 'adam', 'agd', 'blgd', 'blsgd', 'exponential_mechanism', 'frank_wolfe', 'ftrl', 'gd',
+     'newton', 'objective_perturbation', 'output_perturbation', 'pda_dpmd', 'privgene', 'rmsprop', 'sgd', 'whitened_gd']
     >>> solver_names(Hinge())
     ['adagrad', 'adam', 'agd', 'blgd', 'blsgd', 'frank_wolfe', 'ftrl', 'gd', 'output_perturbation', 'privgene',
      'rmsprop', 'sgd', 'whitened_gd']

@@ -2,6 +2,7 @@
 
 from mutations_newton import NEWTON
 from mutations_of_vertices import VERTICES
+from mutations_public import PUBLIC
 
 EACH_OUTPUT = "columns = [self._release_output(problem.output(k), noise) for k in range(self.n_outputs)]"
 FIRST_OUTPUT_ONLY = (
@@ -443,6 +444,6 @@ MUTATIONS = {
     ],
     "curator": [("self.__budget.take(mechanism.cost)", "pass", "fit: blgd")],
     "budget.curve_filter": [("budget * (1.0 - _SLACK)", "3 * budget", "fit: agd")],
-    **VERTICES,
+    **VERTICES, **PUBLIC,
 }
 # fmt: on
