@@ -36,6 +36,7 @@ from dpskl.solvers import (
     AdaptiveGD,
     BacktrackingGD,
     BacktrackingSGD,
+    DelayedPreconditioner,
     ExponentialMechanism,
     FrankWolfe,
     GradientDescent,
@@ -141,6 +142,11 @@ def _gradient(fit, question, draws, weights):
 def _whitened(fit, question, draws, *_):
     (scale,) = _expect(draws, ("normal", P * fit.K))
     return GaussianCost(fit.changed / scale)
+
+
+def _pair(fit, question, draws, *_):
+    (scale,) = _expect(draws, ("normal", 2 * P * fit.K))
+    return GaussianCost(sqrt(2) * fit.changed / scale)
 
 
 def _moment(fit, question, draws):
@@ -294,6 +300,7 @@ COSTS = {
     "CoordinateSelection": _coordinate,
     "GaussianGradient": _gradient,
     "GaussianHessian": _hessian,
+    "GradientPair": _pair,
     "HiddenDescent": _hidden,
     "MetropolisSampling": _metropolis,
     "PerturbedObjective": _objective,
@@ -303,6 +310,7 @@ COSTS = {
     "PrefixSums": _prefix_sums,
     "ProximalSampling": _proximal,
     "RejectionSampling": _rejection,
+    "ScaledGradient": _whitened,
     "SecondMoment": _moment,
     "StepSelection": _step,
     "VertexSelection": _vertex,
@@ -367,10 +375,18 @@ FITS = {
     "adam, all": (Adam(max_iter=4, batch_size=60), DELTA, 1.0),
     "rmsprop": (RMSProp(max_iter=4, rate=0.4), DELTA, 1.0),
     "adagrad": (AdaGrad(max_iter=4, rate=0.4), DELTA, 1.0),
+    "dp2": (DelayedPreconditioner(s1=2, s2=3, max_iter=7, rate=0.4), DELTA, 1.0),
+    "dp2, extra": (DelayedPreconditioner(variant="extra_noise", s1=2, max_iter=5, rate=0.4), DELTA, 1.0),
+    "dp2, noise first": (DelayedPreconditioner("adam", 2, 1, "noise_then_precondition", 0.4, max_iter=5), DELTA, 1.0),
+    "dp2, all": (DelayedPreconditioner("adagrad", 1, 2, rate=1, max_iter=5), DELTA, 1.0),
+    "dp2, extra, all": (DelayedPreconditioner(variant="extra_noise", s1=2, max_iter=5, rate=1), DELTA, 1.0),
 }
 
 # those on samples, which have no bound for replace_one
-SAMPLED = ("blsgd", "sgd", "adam", "adam, noise subtracted", "rmsprop", "adagrad")
+SAMPLED = (
+    *("blsgd", "sgd", "adam", "adam, noise subtracted", "rmsprop", "adagrad"),
+    *("dp2", "dp2, extra", "dp2, noise first"),
+)
 
 
 def solver_of(name, loss, K, rows="clip"):

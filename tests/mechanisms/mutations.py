@@ -57,9 +57,9 @@ MUTATIONS = {
         ("hypot(data_norm, intercept) if", "data_norm if", "fit: objective"),
     ],
     "records.problem": [
-        ("-clip_norm * (1 - 1e-12) / norms", "-2 * clip_norm / norms", "gradients"),
-        ("-clip_norm * (1 - 1e-12) / norms", "-2 * clip_norm / norms", "whitened_gradients"),
-        ("norms = self.row_norms if transform is None else self.transformed_row_norms(transform)",
+        ("-clip_norm * (1 - slack) / norms", "-2 * clip_norm / norms", "gradients"),
+        ("-clip_norm * (1 - slack) / norms", "-2 * clip_norm / norms", "whitened_gradients"),
+        ("norms = self.row_norms if transform is None else self._transformed_norms(transform)",
          "norms = self.row_norms", "whitened_gradients"),
         ("np.maximum(slopes, lowest[block.rows], out=slopes)", "pass", "gradients"),
         ("norms = np.sqrt(np.einsum(", "norms = (np.einsum(", "gradients"),

@@ -21,6 +21,7 @@ from dpskl.solvers import (
     AdaptiveGD,
     BacktrackingGD,
     BacktrackingSGD,
+    DelayedPreconditioner,
     ExponentialMechanism,
     FrankWolfe,
     GradientDescent,
@@ -46,7 +47,7 @@ SOLVERS = [
     FrankWolfe(max_iter=5),
     ExponentialMechanism(max_iter=5),
     FTRL(max_iter=5),
-    *(cls(max_iter=5, rate=0.2) for cls in (SGD, Adam, RMSProp, AdaGrad)),
+    *(cls(max_iter=5, rate=0.2) for cls in (SGD, Adam, RMSProp, AdaGrad, DelayedPreconditioner)),
 ]
 each_solver = pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 LAYOUTS = [np.ascontiguousarray, np.asfortranarray, sp.csr_array]
