@@ -29,7 +29,14 @@ _STABILITIES = 1e-12, 1e12
 
 
 class _Preconditioner:
-    """The scales ``1 / (sqrt(v) + stability)``, renewed from means of released gradients."""
+    """The scales ``1 / (sqrt(v) + stability)``, renewed from means of released gradients.
+
+    Attributes
+    ----------
+    scales : ndarray of the shape of the weights, read-only
+    size : float
+        Their root mean square.
+    """
 
     def __init__(self, memory: Memory, stability: float | None, clip_norm: float, floor: float | None) -> None:
         self._squares = SquaredGradients(memory)
@@ -39,16 +46,15 @@ class _Preconditioner:
         self._total: Any = 0.0
         self._count = 0
         self.scales: Array = np.ones(1)
-
-    @property
-    def size(self) -> float:
-        """Root mean square of the scales."""
-        return float(np.sqrt(np.mean(np.square(self.scales))))
+        self.size = 1.0
 
     def start(self, weights: Array) -> None:
         """Begin with scales of 1, of the shape of ``weights``."""
-        self.scales = np.ones_like(weights)
-        self.scales.flags.writeable = False
+        self._keep(np.ones_like(weights))
+
+    def _keep(self, scales: Array) -> None:
+        scales.flags.writeable = False
+        self.scales, self.size = scales, float(np.sqrt(np.mean(np.square(scales))))
 
     def add(self, gradient: Array) -> None:
         """Take in one mean gradient for the next renewal."""
@@ -62,8 +68,7 @@ class _Preconditioner:
         stability = self._stability
         if stability is None:
             stability = max(_STABILITY * self._squares.noise, self._least)
-        self.scales = 1 / (self._squares.root(self._floor) + stability)
-        self.scales.flags.writeable = False
+        self._keep(1 / (self._squares.root(self._floor) + stability))
 
 
 class DelayedPreconditioner(SGD):
