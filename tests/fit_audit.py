@@ -37,6 +37,7 @@ from dpskl.solvers import (
     AdaptiveGD,
     BacktrackingGD,
     BacktrackingSGD,
+    DelayedPreconditioner,
     ExponentialMechanism,
     FrankWolfe,
     GradientDescent,
@@ -141,14 +142,14 @@ def _gradient(fit, question, draws, weights):
     return GaussianCost(fit.changed * question.clip_norm / scale)
 
 
-def _scaled(fit, question, draws, *_):
-    (scale,) = _expect(draws, ("normal", P * fit.K))  # in units of the clip norm, after the scales
-    return GaussianCost(fit.changed / scale)
-
-
 def _whitened(fit, question, draws, *_):
     (scale,) = _expect(draws, ("normal", P * fit.K))
     return GaussianCost(fit.changed / scale)
+
+
+def _pair(fit, question, draws, *_):
+    (scale,) = _expect(draws, ("normal", 2 * P * fit.K))
+    return GaussianCost(sqrt(2) * fit.changed / scale)
 
 
 def _moment(fit, question, draws):
@@ -302,6 +303,7 @@ COSTS = {
     "CoordinateSelection": _coordinate,
     "GaussianGradient": _gradient,
     "GaussianHessian": _hessian,
+    "GradientPair": _pair,
     "HiddenDescent": _hidden,
     "MetropolisSampling": _metropolis,
     "PerturbedObjective": _objective,
@@ -311,7 +313,7 @@ COSTS = {
     "PrefixSums": _prefix_sums,
     "ProximalSampling": _proximal,
     "RejectionSampling": _rejection,
-    "ScaledGradient": _scaled,
+    "ScaledGradient": _whitened,
     "SecondMoment": _moment,
     "StepSelection": _step,
     "VertexSelection": _vertex,
@@ -376,6 +378,11 @@ FITS = {
     "adam, all": (Adam(max_iter=4, batch_size=60), DELTA, 1.0),
     "rmsprop": (RMSProp(max_iter=4, rate=0.4), DELTA, 1.0),
     "adagrad": (AdaGrad(max_iter=4, rate=0.4), DELTA, 1.0),
+    "dp2": (DelayedPreconditioner(s1=2, s2=3, max_iter=7, rate=0.4), DELTA, 1.0),
+    "dp2, extra": (DelayedPreconditioner(variant="extra_noise", s1=2, max_iter=5, rate=0.4), DELTA, 1.0),
+    "dp2, noise first": (DelayedPreconditioner("adam", 2, 1, "noise_then_precondition", 0.4, max_iter=5), DELTA, 1.0),
+    "dp2, all": (DelayedPreconditioner("adagrad", 1, 2, rate=1, max_iter=5), DELTA, 1.0),
+    "dp2, extra, all": (DelayedPreconditioner(variant="extra_noise", s1=2, max_iter=5, rate=1), DELTA, 1.0),
     "adadps": (AdaDPS(PUBLIC, max_iter=4, rate=0.4), DELTA, 1.0),
     "adadps, given": (AdaDPS(feature_scales=[0.1, 1.0, 3.0], max_iter=4, batch_size=20), DELTA, 1.0),
     "adadps, all": (AdaDPS(PUBLIC, max_iter=4, rate=1, clip_norm=0.4), DELTA, 1.0),
@@ -385,8 +392,11 @@ FITS = {
 }
 
 # those on samples, which have no bound for replace_one
-SAMPLED = ("blsgd", "sgd", "adam", "adam, noise subtracted", "rmsprop", "adagrad")
-SAMPLED += ("adadps", "adadps, given", "pda_dpmd", "pda_dpmd, exact")
+SAMPLED = (
+    *("blsgd", "sgd", "adam", "adam, noise subtracted", "rmsprop", "adagrad"),
+    *("dp2", "dp2, extra", "dp2, noise first"),
+    *("adadps", "adadps, given", "pda_dpmd", "pda_dpmd, exact"),
+)
 
 
 def solver_of(name, loss, K, rows="clip"):

@@ -61,12 +61,12 @@ def record_pairs(K, trials=60):
         yield X, codes, w
 
 
-def _kept(neighbours):
+def kept(neighbours):
     """Indices of the records of two neighbouring data sets."""
     return (slice(0, 3), slice(1, 3)) if neighbours == "add_remove" else (slice(0, 3), slice(1, 4))
 
 
-def _measure(question, pairs, mu, least=0.9):
+def measure(question, pairs, mu, least=0.9):
     """``question(pair)`` returns two releases and the scale of their noise."""
     worst = 0.0
     for pair in pairs:
@@ -76,7 +76,7 @@ def _measure(question, pairs, mu, least=0.9):
     assert worst >= least * mu
 
 
-def _both(mechanism, problems, arguments=()):
+def both(mechanism, problems, arguments=()):
     """Two releases with the same noise, and its scale."""
     tapes = [Tape(1), Tape(1)]
     first, second = (mechanism.release(p, *arguments, tape) for p, tape in zip(problems, tapes, strict=True))
@@ -105,10 +105,10 @@ def check_gradients():
 
         def question(pair, mechanism=mechanism, K=K, loss=loss, neighbours=neighbours):
             X, codes, w = pair
-            problems = [problem_of(X[rows], codes[rows], loss, K) for rows in _kept(neighbours)]
-            return _both(mechanism, problems, (w[:, 0] if K == 1 else w,))
+            problems = [problem_of(X[rows], codes[rows], loss, K) for rows in kept(neighbours)]
+            return both(mechanism, problems, (w[:, 0] if K == 1 else w,))
 
-        _measure(question, record_pairs(K), mechanism.cost.mu, 0.85)
+        measure(question, record_pairs(K), mechanism.cost.mu, 0.85)
 
 
 def check_clipped_entries():
@@ -120,7 +120,7 @@ def check_clipped_entries():
             X = columns[column](X)
             weights = w[:, 0] if K == 1 else w
             sums = []
-            for rows in _kept(neighbours):
+            for rows in kept(neighbours):
                 problem = problem_of(kind(X[rows]), codes[rows], loss, K)
                 sums.append(ClippedEntries(problem, clip).gradient_sum_at(problem.scores(weights)))
             worst = max(worst, np.abs(sums[0] - sums[1]).max())
@@ -140,11 +140,11 @@ def check_whitened_gradients():
 
         def question(pair, mechanism=mechanism, K=K, loss=loss, neighbours=neighbours, whitener=whitener, W=W):
             X, codes, w = pair
-            problems = [problem_of(X[rows], codes[rows], loss, K, rows="sphere") for rows in _kept(neighbours)]
+            problems = [problem_of(X[rows], codes[rows], loss, K, rows="sphere") for rows in kept(neighbours)]
             v = np.linalg.solve(W, w)
-            return _both(mechanism, problems, (whitener, 0.5, v[:, 0] if K == 1 else v))
+            return both(mechanism, problems, (whitener, 0.5, v[:, 0] if K == 1 else v))
 
-        _measure(question, record_pairs(K), mechanism.cost.mu, 0.8)
+        measure(question, record_pairs(K), mechanism.cost.mu, 0.8)
 
 
 def check_moments_of_rows():
@@ -153,8 +153,8 @@ def check_moments_of_rows():
 
         def question(pair, mechanism=mechanism, neighbours=neighbours, is_diagonal=is_diagonal):
             X, codes, _ = pair
-            problems = [problem_of(X[rows], codes[rows], Hinge(), 1, 1e-3, "sphere") for rows in _kept(neighbours)]
-            first, second, scale = _both(mechanism, problems)
+            problems = [problem_of(X[rows], codes[rows], Hinge(), 1, 1e-3, "sphere") for rows in kept(neighbours)]
+            first, second, scale = both(mechanism, problems)
             if is_diagonal:
                 return first, second, scale
             # the noise of each entry of the upper triangle, by changing one number at a time
@@ -168,7 +168,7 @@ def check_moments_of_rows():
             spread = np.stack([entry[upper] for entry in response], axis=1) / 1e3
             return np.linalg.solve(spread, (first - second)[upper]), 0.0, 1.0
 
-        _measure(question, record_pairs(1, 12), mechanism.cost.mu, 0.95)
+        measure(question, record_pairs(1, 12), mechanism.cost.mu, 0.95)
 
 
 def check_hessians():
@@ -178,7 +178,7 @@ def check_hessians():
 
         def question(pair, mechanism=mechanism, K=K, neighbours=neighbours):
             X, codes, w = pair
-            problems = [problem_of(X[rows], codes[rows], Logistic(), K, 1e-3, "sphere") for rows in _kept(neighbours)]
+            problems = [problem_of(X[rows], codes[rows], Logistic(), K, 1e-3, "sphere") for rows in kept(neighbours)]
             w = 0 * w if abs(X[0, 0]) == 7 else w
             tapes = [Tape(1, dict.fromkeys(range(K), lambda unit: 0 * unit)) for _ in problems]
             first, second = (
@@ -188,7 +188,7 @@ def check_hessians():
             assert [draw.size for draw in tapes[0].draws] == [6] * K
             return first, second, scale
 
-        _measure(question, record_pairs(K, 12), mechanism.cost.mu, 0.95)
+        measure(question, record_pairs(K, 12), mechanism.cost.mu, 0.95)
 
 
 def check_trainings():
@@ -212,10 +212,10 @@ def check_trainings():
                 others = rows.copy()
                 others[position] = 0.0 if neighbours == "add_remove" else [-1.0, 0.0]
                 problems = [problem_of(data, np.ones(n, int), STRAIGHT, 1, 0.0) for data in (rows, others)]
-                return _both(mechanism, problems)
+                return both(mechanism, problems)
 
             stated = mechanism.cost.pure_epsilon if is_pure else mechanism.cost.mu
-            _measure(question, range(n), stated, least)
+            measure(question, range(n), stated, least)
     check_training_of_several_outputs()
 
 
@@ -229,9 +229,9 @@ def check_training_of_several_outputs():
         X = np.tile([0.0, 1e-9], (n, 1))
         X[0] = [1.0, 0.0]
         problems = [problem_of(data, np.zeros(n, int), STRAIGHT, K, 0.0) for data in (X, np.tile([0.0, 1e-9], (n, 1)))]
-        return _both(mechanism, problems)
+        return both(mechanism, problems)
 
-    _measure(question, range(1), mechanism.cost.mu, 0.95)
+    measure(question, range(1), mechanism.cost.mu, 0.95)
 
 
 def check_counts():

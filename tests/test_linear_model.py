@@ -275,7 +275,7 @@ def test_guarantee_tells_all():
 
 
 # solvers on samples, and what reads all records instead
-ON_SAMPLES = {"blsgd": "'blgd'", **dict.fromkeys(("sgd", "adam", "rmsprop", "adagrad"), "rate=1")}
+ON_SAMPLES = {"blsgd": "'blgd'", **dict.fromkeys(("sgd", "adam", "rmsprop", "adagrad", "dp2"), "rate=1")}
 
 
 @each_pair

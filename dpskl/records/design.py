@@ -18,7 +18,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpskl.records.row_maps import ROW_MAPS, row_bound
-from dpskl.records.rows import GRAM_HEIGHT, Block, Rows, compressed, row_norms, row_scales, sphere_scales, squared
+from dpskl.records.rows import (
+    GRAM_HEIGHT,
+    Block,
+    Rows,
+    compressed,
+    row_norms,
+    row_scales,
+    sphere_scales,
+    squared,
+    squares_of_rows,
+)
 
 __all__ = ["Design"]
 
@@ -196,10 +206,11 @@ class Design:
                 if self.intercept:
                     X += np.multiply.outer(self._constants[rows], last)
             elif sp.issparse(X):
-                X.data *= features[X.indices]
+                norms[rows] = squares_of_rows(X.data * features[X.indices], X.indptr)
+                continue
             else:
                 X *= features
-            norms[rows] = squared(X).sum(axis=1) if sp.issparse(X) else np.einsum("ij,ij->i", X, X)
+            norms[rows] = np.einsum("ij,ij->i", X, X)
         if self.intercept and not is_matrix:
             norms += np.square(self._constants * last)
         return np.sqrt(norms, out=norms)

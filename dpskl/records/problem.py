@@ -59,6 +59,7 @@ class Problem(Design):
         self.targets, self.loss, self.n_outputs = targets, loss, n_outputs
         self._lowest: tuple[float, Array | None, Array] | None = None
         self._signed: tuple[Array, Array] | None = None
+        self._norms: tuple[Array, Array] | None = None
         self._squares: tuple[Array, Array] | None = None
 
     def _weight_shape(self) -> tuple[int, ...]:
@@ -152,9 +153,16 @@ class Problem(Design):
     def keep_scaled_norms(self, scales: Array) -> None:
         """Keep the norms of the scaled rows, for batches as well: one pass over all rows."""
         if scales.ndim == 1:
-            self._lowest_residuals(1.0, scales)
+            self._transformed_norms(scales)
         else:
             self._scaled_squares(scales)
+
+    def _transformed_norms(self, transform: Array) -> Array:
+        """Return the norms of the rows after a linear map, kept from the last call."""
+        if self._norms is None or self._norms[0] is not transform:
+            _refuse_writeable(transform)
+            self._norms = transform, self.transformed_row_norms(transform)
+        return self._norms[1]
 
     def _scaled_squares(self, scales: Array) -> Array:
         """Return ``sum_j x_ij^2 scales_jk^2`` of each record and output, kept from the last call."""
@@ -191,9 +199,7 @@ class Problem(Design):
     def _lowest_residuals(self, clip_norm: float, transform: Array | None) -> Array:
         """Return ``-clip_norm / ||row_i||``, kept from the last call: an iteration asks for the same again."""
         if self._lowest is None or self._lowest[0] != clip_norm or self._lowest[1] is not transform:
-            if transform is not None:
-                _refuse_writeable(transform)
-            norms = self.row_norms if transform is None else self.transformed_row_norms(transform)
+            norms = self.row_norms if transform is None else self._transformed_norms(transform)
             with np.errstate(divide="ignore"):
                 slack = max(1e-12, (self.n_weights + 8) * 2.0**-51)  # computed norms may be short
                 self._lowest = clip_norm, transform, -clip_norm * (1 - slack) / norms  # -inf for rows of zeros
@@ -319,10 +325,7 @@ class Problem(Design):
         part.n_samples = len(indices)
         part._scale, part._constants = self._scale[indices], self._constants[indices]
         part.row_norms = self.row_norms[indices]
-        part._lowest = part._signed = part._squares = None
-        if self._lowest is not None and self._lowest[1] is not None:
-            part._lowest = (*self._lowest[:2], self._lowest[2][indices])
-        if self._squares is not None:
-            part._squares = self._squares[0], self._squares[1][indices]
+        part._lowest = part._signed = None
+        part._norms, part._squares = (kept and (kept[0], kept[1][indices]) for kept in (self._norms, self._squares))
         part.targets = None if self.targets is None else self.targets[indices]
         return part

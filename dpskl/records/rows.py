@@ -18,6 +18,7 @@ __all__ = [
     "row_scales",
     "sphere_scales",
     "squared",
+    "squares_of_rows",
     "summation_depth",
 ]
 
@@ -130,6 +131,13 @@ def squared(block: Any) -> Any:
     if sp.issparse(block):
         return compressed(sp.csr_array, block.shape, (block.data * block.data, block.indices, block.indptr))
     return block * block
+
+
+def squares_of_rows(values: Array, indptr: Array) -> Array:
+    """Return the sum of the squares of ``values`` in each row of a CSR matrix with these row pointers."""
+    counts = np.diff(indptr)
+    squares: Array = np.bincount(np.repeat(np.arange(len(counts)), counts), values * values, len(counts))
+    return squares
 
 
 def row_norms(X: Any) -> Array:

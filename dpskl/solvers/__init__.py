@@ -4,6 +4,7 @@ from dpskl.solvers.adadps import AdaDPS
 from dpskl.solvers.adam import AdaGrad, Adam, RMSProp
 from dpskl.solvers.adaptive import AdaptiveGD
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, make_solver, solver_names
+from dpskl.solvers.delayed import DelayedPreconditioner
 from dpskl.solvers.exponential_mechanism import ExponentialMechanism
 from dpskl.solvers.frank_wolfe import FrankWolfe
 from dpskl.solvers.ftrl import FTRL
@@ -26,6 +27,7 @@ __all__ = [
     "AdaptiveGD",
     "BacktrackingGD",
     "BacktrackingSGD",
+    "DelayedPreconditioner",
     "ExponentialMechanism",
     "FrankWolfe",
     "GradientDescent",

@@ -20,7 +20,7 @@ from dpskl.solvers._checks import check_choice, check_count, check_number, check
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, refuse_pure
 from dpskl.solvers.gradient_descent import effective_clip
 
-__all__ = ["BatchDescent", "Batches", "Move", "Step", "on_samples"]
+__all__ = ["BatchDescent", "Batches", "Move", "Questions", "Step", "on_samples"]
 
 Array = np.ndarray[Any, Any]
 Move = Callable[[Array, Array], Array]  # of weights and a mean gradient
@@ -101,7 +101,7 @@ class BatchDescent(Solver):
     def mover(self, batches: Batches) -> Move:
         """Return a function from weights and a mean gradient to the next weights; it may keep a state."""
 
-    def questions(self, gradient: GaussianGradient, rate: float, n_steps: int) -> Questions:
+    def questions(self, gradient: GaussianGradient, facts: PublicFacts, rate: float, n_steps: int) -> Questions:
         """Return what is asked in ``n_steps`` steps, each at the cost of ``gradient`` on a sample of this rate."""
         return ((on_samples(gradient, rate), n_steps),)
 
@@ -134,7 +134,7 @@ class BatchDescent(Solver):
         gradient = GaussianGradient(clip_norm, each, facts.neighbours, facts.n_samples, facts.n_features)
         size = rate * facts.n_samples
         batches = Batches(size, gradient.noise_scale / size, clip_norm, step, 1 / facts.C / facts.n_samples)
-        return Plan(self.questions(gradient, rate, n_steps), 1 / facts.C, batches)
+        return Plan(self.questions(gradient, facts, rate, n_steps), 1 / facts.C, batches)
 
     def _given_rate(self, facts: PublicFacts) -> float | None:
         return self.rate if self.batch_size is None else min(1.0, self.batch_size / facts.n_samples)

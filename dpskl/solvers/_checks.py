@@ -70,8 +70,8 @@ def check_sampling(name: str, neighbours: str, epsilon: float, delta: float, ins
             )
 
 
-def check_step(step: float, row_norm: float, power: int = 2) -> None:
+def check_step(step: float, row_norm: float, power: int = 2, name: str = "step_size") -> None:
     """Raise where steps are so long that scores could overflow; ``power`` is that of the row norm in their unit."""
     if step * row_norm**power > _LARGEST_STEP:
         unit = "squared row norm" if power == 2 else "row norm"
-        raise ValueError(f"step_size={step:g} times the {unit} must not exceed {_LARGEST_STEP:g}")
+        raise ValueError(f"{name}={step:g} times the {unit} must not exceed {_LARGEST_STEP:g}")

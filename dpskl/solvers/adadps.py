@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from dpskl.curator import Curator
+from dpskl.mechanisms.gradient import GaussianGradient
 from dpskl.mechanisms.poisson_sample import PoissonSample
 from dpskl.mechanisms.scaled_gradient import ScaledGradient
 from dpskl.records.losses import MarginLoss
-from dpskl.solvers._batches import Batches, Step, on_samples
+from dpskl.solvers._batches import Batches, Questions, Step, on_samples
 from dpskl.solvers._checks import check_count, check_number
 from dpskl.solvers._public import ShortRepr, brief, shuffled
 from dpskl.solvers.base import Plan, PublicFacts
@@ -143,24 +144,33 @@ class AdaDPS(ShortRepr, SGD):
             )
         return None
 
+    def questions(self, gradient: GaussianGradient, facts: PublicFacts, rate: float, n_steps: int) -> Questions:
+        scaled = ScaledGradient(
+            gradient.mu,
+            facts.neighbours,
+            facts.n_samples,
+            facts.n_features,
+            facts.n_outputs,
+            keeps_norms=self._served(rate, n_steps) * rate >= 1,  # batches would read as many rows, or more
+        )
+        return ((on_samples(scaled, rate), n_steps),)
+
+    def _served(self, rate: float, n_steps: int) -> int:
+        """Return how many steps one array of scales serves."""
+        if self.feature_scales is not None:
+            return n_steps
+        return min(n_steps, ceil(1 / rate) if self.refresh is None else self.refresh)
+
     def plan(self, facts: PublicFacts, epsilon: float, delta: float) -> Plan:
         plan = super().plan(facts, epsilon, delta)
-        ((question, n_steps),) = plan.questions  # that of SGD, whose place another one takes at the same cost
-        rate = question.rate if isinstance(question, PoissonSample) else 1.0
-        gradient: Any = question.mechanism if isinstance(question, PoissonSample) else question
-        refresh = n_steps
-        if self.feature_scales is None:
-            if facts.public_problem is None:
-                raise ValueError(f"solver={self.name!r} needs public records in the facts of its plan")
-            refresh = min(n_steps, ceil(1 / rate) if self.refresh is None else self.refresh)
-        # the norms of all rows are found once where batches would ask for more
-        scaled = ScaledGradient(
-            gradient.mu, facts.neighbours, facts.n_samples, facts.n_features, facts.n_outputs, refresh * rate >= 1
-        )
+        if self.feature_scales is None and facts.public_problem is None:
+            raise ValueError(f"solver={self.name!r} needs public records in the facts of its plan")
+        ((question, n_steps),) = plan.questions
+        served = self._served(question.rate if isinstance(question, PoissonSample) else 1.0, n_steps)
         settings = _Scaled(
-            **vars(plan.settings), scales=self._given(facts), public=facts.public_problem, refresh=refresh
+            **vars(plan.settings), scales=self._given(facts), public=facts.public_problem, refresh=served
         )
-        return replace(plan, questions=((on_samples(scaled, rate), n_steps),), settings=settings)
+        return replace(plan, settings=settings)
 
     def _given(self, facts: PublicFacts) -> Array | None:
         """Return the given scales of all weights of one output, of root mean square 1."""

@@ -14,12 +14,12 @@ from dpskl.solvers._checks import check_number
 from dpskl.solvers.base import PublicFacts
 from dpskl.solvers.gradient_descent import balanced_time
 
-__all__ = ["AdaGrad", "Adam", "RMSProp"]
+__all__ = ["AdaGrad", "Adam", "Memory", "RMSProp", "SquaredGradients", "check_subtraction"]
 
 Array = np.ndarray[Any, Any]
 
 
-class _Memory(NamedTuple):
+class Memory(NamedTuple):
     """How moments are kept: ``mean <- beta mean + (1 - beta) g``, ``moment <- keep moment + add g^2``.
 
     A corrected one divides both by what the weights of all gradients so far sum to.
@@ -29,6 +29,53 @@ class _Memory(NamedTuple):
     keep: float
     add: float
     is_corrected: bool
+
+
+class SquaredGradients:
+    """The second moment of noisy gradients, and the part of it that is known to be noise.
+
+    Parameters
+    ----------
+    memory : Memory
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._moment: Array | float = 0.0
+        self._expected = 0.0
+        self._weight = 1.0
+
+    def add(self, gradient: Array, noise: float) -> None:
+        """Take in one gradient whose entries have noise of this standard deviation."""
+        _, keep, add, is_corrected = self._memory
+        self._moment = keep * self._moment + add * np.square(gradient)
+        self._expected = keep * self._expected + add * noise**2
+        if is_corrected:
+            self._weight = self._weight * keep
+
+    @property
+    def _total(self) -> float:
+        return 1 - self._weight if self._memory.is_corrected else 1.0
+
+    @property
+    def noise(self) -> float:
+        """Root of what noise alone adds to the moment."""
+        return sqrt(self._expected / self._total)
+
+    def root(self, floor: float | None = None) -> Array:
+        """Return the root of the moment; with a floor less what is noise, down to that share of it."""
+        squares = self._moment
+        if floor is not None:
+            squares = np.maximum(squares - self._expected, floor * self._expected)
+        root: Array = np.sqrt(squares / self._total)
+        return root
+
+
+def check_subtraction(subtract_noise: Any, floor: Any) -> None:
+    """Raise unless these are the two parameters of a rule that may take the noise out of a second moment."""
+    if not isinstance(subtract_noise, bool | np.bool_):
+        raise ValueError(f"subtract_noise={subtract_noise!r} must be True or False")
+    check_number("floor", floor, 0, 1, closed_high=True)
 
 
 class _SecondMoments(BatchDescent):
@@ -41,7 +88,7 @@ class _SecondMoments(BatchDescent):
 
     @property
     @abstractmethod
-    def memory(self) -> _Memory:
+    def memory(self) -> Memory:
         """How moments are kept."""
 
     def step_rule(self, facts: PublicFacts, mu: float, n_steps: int, clip_norm: float) -> float:
@@ -62,23 +109,20 @@ class _SecondMoments(BatchDescent):
         return total
 
     def mover(self, batches: Batches) -> Move:
-        beta, keep, add, is_corrected = self.memory
+        memory = self.memory
+        beta = memory.beta
+        squares = SquaredGradients(memory)
         mean: Array | float = 0.0
-        moment: Array | float = 0.0
-        expected, t = 0.0, 0  # what noise alone adds to the moment
+        t = 0
         stability = self.stability * batches.clip_norm
 
         def move(weights: Array, gradient: Array) -> Array:
-            nonlocal mean, moment, expected, t
+            nonlocal mean, t
             t += 1
             mean = beta * mean + (1 - beta) * gradient
-            moment = keep * moment + add * np.square(gradient)
-            expected = keep * expected + add * batches.noise**2
-            squares = np.maximum(moment - expected, self.floor * expected) if self.subtract_noise else moment
-            direction = mean
-            if is_corrected:
-                direction, squares = mean / (1 - beta**t), squares / (1 - keep**t)
-            root = np.sqrt(squares) + stability
+            squares.add(gradient, batches.noise)
+            direction = mean / (1 - beta**t) if memory.is_corrected else mean
+            root = squares.root(self.floor if self.subtract_noise else None) + stability
             # the proximal step of the penalty in the metric of the roots; infinite where C is too small for a double
             moved: Array = (root * weights - batches.step * direction) / (root + batches.step * batches.penalty)
             return moved
@@ -87,9 +131,7 @@ class _SecondMoments(BatchDescent):
 
     def check_parameters(self) -> None:
         super().check_parameters()
-        if not isinstance(self.subtract_noise, bool | np.bool_):
-            raise ValueError(f"subtract_noise={self.subtract_noise!r} must be True or False")
-        check_number("floor", self.floor, 0, 1, closed_high=True)
+        check_subtraction(self.subtract_noise, self.floor)
         check_number("stability", self.stability)
 
 
@@ -184,8 +226,8 @@ class Adam(_SecondMoments):
         self.rows = rows
 
     @property
-    def memory(self) -> _Memory:
-        return _Memory(self.beta_1, self.beta_2, 1 - self.beta_2, True)
+    def memory(self) -> Memory:
+        return Memory(self.beta_1, self.beta_2, 1 - self.beta_2, True)
 
     def check_parameters(self) -> None:
         super().check_parameters()
@@ -257,8 +299,8 @@ class RMSProp(_SecondMoments):
         self.rows = rows
 
     @property
-    def memory(self) -> _Memory:
-        return _Memory(0.0, self.beta, 1 - self.beta, False)
+    def memory(self) -> Memory:
+        return Memory(0.0, self.beta, 1 - self.beta, False)
 
     def check_parameters(self) -> None:
         super().check_parameters()
@@ -323,5 +365,5 @@ class AdaGrad(_SecondMoments):
         self.rows = rows
 
     @property
-    def memory(self) -> _Memory:
-        return _Memory(0.0, 1.0, 1.0, False)
+    def memory(self) -> Memory:
+        return Memory(0.0, 1.0, 1.0, False)

@@ -251,10 +251,10 @@ def solver_names(loss: MarginLoss | None = None) -> list[str]:
     >>> from dpskl.records.losses import Hinge
     >>> from dpskl.solvers import solver_names
     >>> solver_names()
-    ['adadps', 'adagrad', 'adam', 'agd', 'blgd', 'blsgd', 'exponential_mechanism', 'frank_wolfe', 'ftrl', 'gd',
+    ['adadps', 'adagrad', 'adam', 'agd', 'blgd', 'blsgd', 'dp2', 'exponential_mechanism', 'frank_wolfe', 'ftrl', 'gd',
      'newton', 'objective_perturbation', 'output_perturbation', 'pda_dpmd', 'privgene', 'rmsprop', 'sgd', 'whitened_gd']
     >>> solver_names(Hinge())
-    ['adagrad', 'adam', 'agd', 'blgd', 'blsgd', 'frank_wolfe', 'ftrl', 'gd', 'output_perturbation', 'privgene',
+    ['adagrad', 'adam', 'agd', 'blgd', 'blsgd', 'dp2', 'frank_wolfe', 'ftrl', 'gd', 'output_perturbation', 'privgene',
      'rmsprop', 'sgd', 'whitened_gd']
     """
     registry = sorted(Solver._registry.items())

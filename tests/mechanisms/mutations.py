@@ -58,9 +58,9 @@ MUTATIONS = {
         ("hypot(data_norm, intercept) if", "data_norm if", "fit: objective"),
     ],
     "records.problem": [
-        ("-clip_norm * (1 - 1e-12) / norms", "-2 * clip_norm / norms", "gradients"),
-        ("-clip_norm * (1 - 1e-12) / norms", "-2 * clip_norm / norms", "whitened_gradients"),
-        ("norms = self.row_norms if transform is None else self.transformed_row_norms(transform)",
+        ("-clip_norm * (1 - slack) / norms", "-2 * clip_norm / norms", "gradients"),
+        ("-clip_norm * (1 - slack) / norms", "-2 * clip_norm / norms", "whitened_gradients"),
+        ("norms = self.row_norms if transform is None else self._transformed_norms(transform)",
          "norms = self.row_norms", "whitened_gradients"),
         ("np.maximum(slopes, lowest[block.rows], out=slopes)", "pass", "gradients"),
         ("norms = np.sqrt(np.einsum(", "norms = (np.einsum(", "gradients"),
@@ -381,8 +381,8 @@ MUTATIONS = {
         ("epsilon, delta, rate, n_steps)", "epsilon, delta, rate, n_steps // 2)", "fit: sgd"),
         ("epsilon, delta, rate, n_steps)", "epsilon, delta, rate / 2, n_steps)", "fit: rmsprop"),
         ("0 else 1 / noise", "0 else 2 / noise", "fit: adagrad"),
-        ("PoissonSample(gradient, rate)", "PoissonSample(gradient, min(1, 2 * rate))", "fit: adam"),
-        ("Plan(((question, n_steps),)", "Plan(((question, 2 * n_steps),)", "fit: sgd"),
+        ("PoissonSample(question, rate)", "PoissonSample(question, min(1, 2 * rate))", "fit: adam"),
+        ("(on_samples(gradient, rate), n_steps)", "(on_samples(gradient, rate), 2 * n_steps)", "fit: sgd"),
     ],
     "solvers.exponential_mechanism": [
         (SMOOTHNESS, SMOOTHNESS + " / 2", "smoothness"),

@@ -1,13 +1,11 @@
 """The part of the table of mutations that is about solvers that learn from public records beside the private ones."""
 
-SCALED = "gradient.mu, facts.neighbours, facts.n_samples"
-
 # fmt: off
 PUBLIC = {
     "solvers.adadps": [
-        (SCALED, "2 * " + SCALED, "fit: adadps"),
-        (SCALED, SCALED.replace(".mu", ".mu / 2"), "fit: adadps, all"),
-        (SCALED, SCALED.replace("facts.neighbours", "'add_remove'"), "fit: adadps, all / logistic / 3 / replace_one"),
+        ("gradient.mu,", "2 * gradient.mu,", "fit: adadps"),
+        ("gradient.mu,", "gradient.mu / 2,", "fit: adadps, all"),
+        ("facts.neighbours,", "'add_remove',", "fit: adadps, all / logistic / 3 / replace_one"),
         ("on_samples(scaled, rate)", "on_samples(scaled, rate / 2)", "fit: adadps"),
         ("on_samples(scaled, rate)", "on_samples(scaled, min(1, 2 * rate))", "fit: adadps, given"),
         ("(on_samples(scaled, rate), n_steps)", "(on_samples(scaled, rate), 1)", "fit: adadps"),

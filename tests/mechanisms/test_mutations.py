@@ -14,9 +14,11 @@ import laws_by_quadrature as laws
 import prefix_sums_by_force as prefix_sums
 import privacy_by_force as force
 import pytest
+import scaled_by_force as scaled
 from fit_audit import check_fit
 from mutation import mutated
 from mutations import MUTATIONS
+from mutations_scaled import SCALED
 from prefix_mutations import MUTATIONS as PREFIX_MUTATIONS
 from test_noise import test_gamma_vector_has_gamma_norm_and_uniform_direction as check_gamma_vector
 from test_noise import test_laws as check_univariate_laws
@@ -28,7 +30,7 @@ from dpskl.mechanisms.noise import SeededNoise, SystemNoise
 
 CHECKS = {
     name.removeprefix("check_"): check
-    for module in (force, bounds, laws, prefix_sums)
+    for module in (force, bounds, laws, prefix_sums, scaled)
     for name, check in vars(module).items()
     if name.startswith("check_")
 }
@@ -62,7 +64,8 @@ def check_of(name):
 
 # A mechanism or a curator that refuses what was planned has noticed too.
 NOTICED = (AssertionError, ValueError, RuntimeError)
-ROWS = [(module, *row) for module, rows in (MUTATIONS | PREFIX_MUTATIONS).items() for row in rows]
+TABLES = (MUTATIONS, PREFIX_MUTATIONS, SCALED)
+ROWS = [(module, *row) for table in TABLES for module, rows in table.items() for row in rows]
 
 
 @pytest.mark.parametrize("name", sorted({row[-1] for row in ROWS}))

@@ -22,6 +22,7 @@ from dpskl.solvers import (
     AdaptiveGD,
     BacktrackingGD,
     BacktrackingSGD,
+    DelayedPreconditioner,
     ExponentialMechanism,
     FrankWolfe,
     GradientDescent,
@@ -48,9 +49,9 @@ SOLVERS = [
     FrankWolfe(max_iter=5),
     ExponentialMechanism(max_iter=5),
     FTRL(max_iter=5),
-    *(cls(max_iter=5, rate=0.2) for cls in (SGD, Adam, RMSProp, AdaGrad)),
+    *(cls(max_iter=5, rate=0.2) for cls in (SGD, Adam, RMSProp, AdaGrad, DelayedPreconditioner)),
     AdaDPS(feature_scales=2.0, max_iter=5),
-    PublicMirrorDescent((np.eye(4), [0, 1, 0, 1]), max_iter=5),
+    PublicMirrorDescent((np.eye(4), [0, 1, 0, 1]), mixing=0.5, max_iter=5),
 ]
 each_solver = pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 LAYOUTS = [np.ascontiguousarray, np.asfortranarray, sp.csr_array]
