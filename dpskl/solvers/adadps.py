@@ -54,7 +54,8 @@ class AdaDPS(ShortRepr, SGD):
     ----------
     public_data : tuple (X, y) or None, default=None
         Public records, as ``fit`` takes its own: the same columns, labels among the declared ``classes``. They get the
-        same row map. Must not hold private records. Either this or ``feature_scales`` must be given.
+        same row map. Must not hold private records. Pickles of a model hold them, ``to_dict()`` does not. Either this
+        or ``feature_scales`` must be given.
     feature_scales : float or array-like of shape (n_features,), default=None
         Positive numbers that are known without the private records, such as inverse word frequencies of a public
         corpus, or one for all. Their unit does not matter. The intercept gets the smallest of them.

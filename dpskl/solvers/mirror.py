@@ -84,11 +84,12 @@ class PublicMirrorDescent(ShortRepr, SGD):
     ----------
     public_data : tuple (X, y)
         Public records, as ``fit`` takes its own: the same columns, labels among the declared ``classes``. They get the
-        same row map. Must not hold private records.
+        same row map. Must not hold private records. Pickles of a model hold them, ``to_dict()`` does not.
     mixing : {"balanced", "cosine"} or float, default="balanced"
         Of the first-order form: the weight ``beta_t`` of the public gradient. A number in [0, 1) is a constant one, and
-        0 is :class:`SGD`. ``"balanced"`` is the constant ``v / (v + clip_norm^2 / m)``, ``v`` the squared norm of the
-        noise in the mean of all private gradients and ``m`` the number of public records.
+        0 is :class:`SGD`. ``"balanced"`` is the constant ``r s^2 / (r s^2 + clip_norm^2 / m)``: ``s^2`` is the variance
+        of an entry of the noise in the mean of all private gradients, ``m`` the number of public records and ``r`` that
+        of directions in which they lie, ``(tr H)^2 / tr(H^2)`` of their second moment ``H``, times the outputs.
     mirror : {"first_order", "exact"}, default="first_order"
         The form. The exact one is for smooth losses and up to 2,000 weights.
     strength : float or None, default=None
@@ -109,10 +110,12 @@ class PublicMirrorDescent(ShortRepr, SGD):
     a number that is tuned; ``"balanced"``; momentum, averages, rules and the decoupled penalty are those of
     :class:`SGD`.
 
-    *The balance.* Both gradients estimate that of the population, the private one with the variance ``v`` of the noise
-    along the whole path, the public one with at most that of ``m`` records of norm ``clip_norm``; weights in inverse
-    proportion to the variances are the best. A cosine gives the public records most of the weight at the end, however
-    few they are for the budget.
+    *The balance.* Both gradients estimate that of the population. Errors count by what they do to the scores of rows,
+    their squares in the metric ``H``: for noise ``s^2 tr(H)``, for the mean of ``m`` records whose gradients are rows
+    times numbers, with norms of at most ``clip_norm``, about ``clip_norm^2 tr(H^2) / (m tr(H))``. Weights in inverse
+    proportion are the best. Counted over all entries alike, noise would look larger, and where rows have one direction
+    in common, as counts of words do, a few public records with one label too many would decide along it. A cosine gives
+    public records most of the weight at the end, however few they are for the budget.
 
     *The exact form.* The losses of ``Psi`` are not clipped. ``c`` makes steps comparable: it is the inverse of the root
     mean square of ``1 / (lambda_j + strength)``, ``lambda_j`` the eigenvalues of the largest Hessian that the public

@@ -11,7 +11,9 @@ from solver_cases import facts, problem_for
 
 from dpskl import DPHuberSVC, DPLinearSVC, DPLogisticRegression, PrivacyAccountant
 from dpskl.records.losses import Hinge, HuberHinge
+from dpskl.records.problem import Problem
 from dpskl.solvers import SGD, PublicMirrorDescent
+from dpskl.solvers._public import directions
 
 quiet = pytest.mark.filterwarnings(
     *(f"ignore::dpskl.{name}" for name in ("NoPrivacyWarning", "SeededNoiseWarning", "WeakPrivacyWarning"))
@@ -149,11 +151,34 @@ def test_the_balance_is_that_of_the_variances(n_classes, rate):
     solver = solver_with(rate=rate)
     public = with_public(facts(n_samples=2000, n_classes=n_classes), solver)
     settings = solver.plan(public, 0.1, 1e-6).settings
-    private = settings.noise**2 / 150 * public.n_weights * public.n_outputs
+    rows = design(public, records(public, 45, 5)[0])
+    moment = rows.T @ rows
+    private = settings.noise**2 / 150 * np.trace(moment) ** 2 / (moment**2).sum() * public.n_outputs
     assert settings.share == pytest.approx(private / (private + settings.clip_norm**2 / 45))
     assert 0.01 < settings.share < 0.99
     assert solver.plan(public, inf, 1e-6).settings.share == 0
     assert solver_with(mixing="cosine").plan(public, 0.1, 1e-6).settings.share is None
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sp.csr_array])
+def test_directions_in_which_rows_lie(layout, monkeypatch):
+    def count(X, intercept=0.0):
+        problem = Problem(layout(X), None, None, data_norm=1.0, intercept=intercept, rows="fill")
+        several = directions(problem)
+        with monkeypatch.context() as patch:
+            patch.setattr("dpskl.solvers._public._BLOCK", 1)  # products of one row at a time
+            assert directions(problem) == pytest.approx(several)
+        return several
+
+    rng = np.random.default_rng(0)
+    assert count(np.outer(rng.normal(size=20), [1, 2.0, 3])) == pytest.approx(1)
+    assert count(np.repeat(np.eye(6), 4, axis=0)) == pytest.approx(6)
+    assert count(np.zeros((4, 3))) == 1  # nothing but rows that are lost
+    assert count(np.zeros((4, 3)), 0.3) == pytest.approx(1)
+    wide, tall = rng.normal(size=(8, 5000)), rng.normal(size=(3000, 4))
+    assert count(wide) == pytest.approx(8, rel=0.1)
+    assert count(tall) == pytest.approx(4, rel=0.1)  # by 500 of them
+    assert count(1 + 0.01 * tall) == pytest.approx(1, rel=0.01)
 
 
 @pytest.mark.parametrize("mirror", ["first_order", "exact"])
