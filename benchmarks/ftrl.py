@@ -54,7 +54,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--epsilons", nargs="+", type=float, default=(0.05, 0.2, 0.8))
     parser.add_argument("--shapes", nargs="+", type=shape, default=SHAPES, help="as PASSESxSTEPS, steps of a pass")
     parser.add_argument("--counts", nargs="+", type=int, default=(100, 1000, 10_000), help="of the noise at mu = 1")
-    add_protocol_options(parser, folds=5, repeats=2)
+    add_protocol_options(parser, folds=5, repeats=1)
     add_common_options(parser, NAME)
     options = parser.parse_args()
     if options.quick:
