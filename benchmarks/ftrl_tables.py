@@ -10,11 +10,10 @@ import numpy as np
 from common import TITLES, in_order, markdown, mean_and_error
 from fits import failures, figures_of
 
-FIGURES = {  # title, digits, and the better end
-    "accuracy": ("Test accuracy in percent", 2, max),
-    "auc": ("Area under the curve in percent", 2, max),
-    "log_loss": ("Log loss of the probabilities", 3, min),
-    "seconds": ("Seconds of a fit", 2, min),
+FIGURES = {  # besides accuracy: title and digits
+    "auc": ("Area under the curve in percent", 2),
+    "log_loss": ("Log loss of the probabilities", 3),
+    "seconds": ("Seconds of a fit", 2),
 }
 PAIRS = (("square_root", "independent"), ("sampled_momentum", "independent"), ("square_root", "sampled_momentum"))
 
@@ -40,8 +39,9 @@ def report(*documents: dict[str, Any]) -> str:
         "the same number of steps. *sampled* is `sgd` with its default momentum of 0.95, *sampled_momentum* with that "
         "of `ftrl`, and left out where that is 0.95. Means over the sets; the errors are of the "
         "noise and folds, not of the choice of sets.",
-        *(_averages(cells, figure) for figure in FIGURES),
+        _accuracies(cells),
         _differences(cells),
+        *(_averages(cells, figure) for figure in FIGURES),
         _by_set(cells),
         *failures(made),
     ]
@@ -73,7 +73,7 @@ def _step_errors(rows: list[dict[str, Any]]) -> str:
     lines = []
     for name in in_order(key[0] for key in found):
         entries = [found[(name, *column)] for column in columns]
-        lines.append([name, *(f"{entry['error']:.3g} ({entry['seconds']:.2g})" for entry in entries)])
+        lines.append([name, *(f"{entry['error']:.1f} ({entry['seconds']:.2g})" for entry in entries)])
     header = [_shape_title(steps // passes, passes) for passes, steps in columns]
     return markdown(["factorisation", *header], lines)
 
@@ -84,7 +84,7 @@ def _budget_errors(rows: list[dict[str, Any]]) -> str:
     lines = [
         [
             _shape_title(*shape),
-            *(" / ".join(f"{found[(*shape, epsilon, name)]:.3g}" for epsilon in epsilons) for name in names),
+            *(" / ".join(f"{found[(*shape, epsilon, name)]:.0f}" for epsilon in epsilons) for name in names),
         ]
         for shape in in_order(key[:2] for key in found)
     ]
@@ -94,27 +94,50 @@ def _budget_errors(rows: list[dict[str, Any]]) -> str:
 # -- fits ---------------------------------------------------------------------------------------------
 
 
-def _averages(cells: Cells, figure: str) -> str:
-    """Return the means over the sets, a row a shape and epsilon, a column a method; the best in bold."""
-    title, digits, better = FIGURES[figure]
-    sets, methods = in_order(key[3] for key in cells), in_order(key[4] for key in cells)
-    rows = []
+def _means(cells: Cells, shape: tuple[int, int, float], figure: str) -> dict[str, tuple[float, float]]:
+    """Return mean and standard error over the sets by method, where the method was run on all of them."""
+    sets, means = in_order(key[3] for key in cells), {}
+    for method in in_order(key[4] for key in cells):
+        each = [found for data in sets if (found := _figures(cells, shape, data, method, figure))]
+        if len(each) == len(sets):
+            known = np.array([mean_and_error(values) for values in each])
+            means[method] = float(known[:, 0].mean()), float(np.sqrt((known[:, 1] ** 2).sum()) / len(sets))
+    return means
+
+
+def _accuracies(cells: Cells) -> str:
+    """Return the mean accuracies with their errors, a row a shape and epsilon."""
+    methods, rows = in_order(key[4] for key in cells), []
     for shape in in_order(key[:3] for key in cells):
-        means = {}
-        for method in methods:
-            each = [found for data in sets if (found := _figures(cells, shape, data, method, figure))]
-            if len(each) == len(sets):
-                known = np.array([mean_and_error(values) for values in each])
-                means[method] = known[:, 0].mean(), float(np.sqrt((known[:, 1] ** 2).sum()) / len(sets))
-        best = better(mean for mean, _ in means.values())
+        means = _means(cells, shape, "accuracy")
+        best = max(mean for mean, _ in means.values())
         entries = []
         for method in methods:
-            mean, error = means.get(method, (np.nan, np.nan))
-            text = f"**{mean:.{digits}f}**" if mean == best else f"{mean:.{digits}f}"
-            entries.append("" if np.isnan(mean) else f"{text} ({error:.{digits}f})")
+            mean, error = means.get(method, (0.0, 0.0))
+            text = f"**{mean:.2f}**" if mean == best else f"{mean:.2f}"
+            entries.append(f"{text} ({error:.2f})" if method in means else "")
         rows.append([f"{_shape_title(*shape[:2])}, {shape[2]:g}", *entries])
-    names = ", ".join(TITLES[data] for data in sets)
-    return f"#### {title}, means over {names}\n\n{markdown(['epsilon', *methods], rows)}"
+    names = ", ".join(TITLES[data] for data in in_order(key[3] for key in cells))
+    return (
+        f"#### Test accuracy in percent, means over {names}\n\nThe best in bold.\n\n"
+        f"{markdown(['epsilon', *methods], rows)}"
+    )
+
+
+def _averages(cells: Cells, figure: str) -> str:
+    """Return the means of another figure, a row a shape, all epsilons in one place."""
+    title, digits = FIGURES[figure]
+    methods, epsilons = in_order(key[4] for key in cells), in_order(key[2] for key in cells)
+    rows, errors = [], [0.0]
+    for shape in in_order(key[:2] for key in cells):
+        found = [_means(cells, (*shape, epsilon), figure) for epsilon in epsilons]
+        errors += [error for means in found for _, error in means.values()]
+        shown = [[f"{means[m][0]:.{digits}f}" if m in means else "" for means in found] for m in methods]
+        rows.append([_shape_title(*shape), *(" / ".join(entries) if any(entries) else "" for entries in shown)])
+    return (
+        f"#### {title}, epsilon {' / '.join(f'{epsilon:g}' for epsilon in epsilons)}\n\n"
+        f"Standard errors up to {max(errors):.{digits}f}.\n\n{markdown(['means over the sets', *methods], rows)}"
+    )
 
 
 def _differences(cells: Cells) -> str:
@@ -136,8 +159,9 @@ def _differences(cells: Cells) -> str:
     header = [f"{first} - {second}" for first, second in PAIRS]
     return (
         "#### Differences of accuracy in points\n\n"
-        "Means over the sets with standard errors, and on how many sets the difference is beyond two of them. "
-        "*sampled_momentum* is *sampled* where both are the same.\n\n" + markdown(["epsilon", *header], rows)
+        "Means over the sets with standard errors, both taken as independent although they share folds, and on how "
+        "many sets the difference is beyond two of them. *sampled_momentum* is *sampled* where both are the same.\n\n"
+        + markdown(["epsilon", *header], rows)
     )
 
 
