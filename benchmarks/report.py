@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import ablation_tables
 import accuracy_tables
+import delays_tables
 import ftrl_tables
 import other_tables
 import sparse_tables
@@ -54,6 +55,7 @@ SECTIONS = {
     ),
     "sparse": Section("Frank-Wolfe on many sparse columns", sparse_tables.report, also=("needles",)),
     "ftrl": Section("Correlated noise and amplification by sampling", ftrl_tables.report),
+    "delays": Section("Delayed preconditioners on words", delays_tables.report),
     "speed": Section(
         "Speed",
         speed_tables.report,
