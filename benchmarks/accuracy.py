@@ -15,7 +15,7 @@ from itertools import product
 
 from accuracy_tables import report
 from common import SETS, TITLES, add_common_options, write_result
-from fits import BASELINES, DELTA, MODELS, Cell, add_protocol_options, begin, run_cells
+from fits import BASELINES, DELTA, MODELS, WITH_PUBLIC, Cell, add_protocol_options, begin, run_cells
 
 from dpskl.solvers import solver_names
 
@@ -68,7 +68,7 @@ def main() -> None:
     cells = []
     for data, label, model, epsilon in product(names, options.solvers, options.models, options.epsilons):
         solver, parameters, delta = VARIANTS.get(label, (label, (), DELTA))
-        is_refused = solver not in (*solver_names(MODELS[model][1]), *BASELINES)
+        is_refused = solver not in (*solver_names(MODELS[model][1]), *BASELINES, *WITH_PUBLIC)
         if not is_refused and (solver != "lbfgs" or model == "logistic"):
             cells.append(Cell(data, model, solver, epsilon, parameters, label=label, delta=delta))
     document["cells"] = run_cells(cells, protocol, options.jobs, document["run"])

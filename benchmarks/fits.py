@@ -29,7 +29,7 @@ from whitening_variants import variant
 from dpskl import DPHuberSVC, DPLinearSVC, DPLogisticRegression, NoPrivacyWarning
 from dpskl.dummy import PrivateMajority
 from dpskl.records.losses import Hinge, HuberHinge, Logistic
-from dpskl.solvers import make_solver
+from dpskl.solvers import AdaDPS, PublicMirrorDescent, make_solver
 
 DELTA = 1e-8
 MODELS = {
@@ -40,6 +40,9 @@ MODELS = {
 CLASSES = (-1, 1)
 # The commonest class, exact and by noisy counts; scikit-learn's L-BFGS on raw rows; our own minimiser without noise.
 BASELINES = ("majority", "private_majority", "lbfgs", "no_noise")
+# One training row in so many is public, and no longer private, for those that learn from public records as well.
+WITH_PUBLIC = {"adadps": AdaDPS, "pda_dpmd": PublicMirrorDescent}
+PUBLIC_PART = 100
 
 
 @dataclass(frozen=True)
@@ -120,11 +123,16 @@ def _splits(data: str, protocol: Protocol) -> Iterable[tuple[int, int, Any, Any]
 def _fit(cell: Cell, repeat: int, fold: int, train: Any, test: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the figures of one fit, and what was planned: public numbers, the same on every fold."""
     X, y = load(cell.data)
+    public = None
+    if cell.solver in WITH_PUBLIC:
+        parts = np.random.default_rng(repeat).permutation(train), [len(train) // PUBLIC_PART]
+        records, train = np.split(*parts)
+        public = X[records], y[records]
     X_train, y_train = X[train], y[train]
     if not sp.issparse(X):
         X_train = np.asfortranarray(X_train)  # the order that reads faster
     loss = MODELS[cell.model][1]
-    model = _model(cell)
+    model = _model(cell, public)
     start = time.perf_counter()
     model.fit(X_train, y_train)
     seconds = time.perf_counter() - start
@@ -154,7 +162,7 @@ def _scores(model: Any, X: Any, y: Any) -> dict[str, float]:
     return scores
 
 
-def _model(cell: Cell) -> Any:
+def _model(cell: Cell, public: Any) -> Any:
     """Return the unfitted model of a cell; ``BASELINES`` are not solvers."""
     kind, loss = MODELS[cell.model]
     if cell.solver == "majority":
@@ -165,7 +173,9 @@ def _model(cell: Cell) -> Any:
         return LogisticRegression(max_iter=1000)
     if cell.solver == "no_noise":
         return kind(inf, DELTA, solver="output_perturbation", classes=CLASSES)
-    solver = make_solver(cell.solver, loss).set_params(**dict(cell.parameters))
+    given = {} if public is None else {"public_data": public}
+    solver = WITH_PUBLIC.get(cell.solver, lambda **_: make_solver(cell.solver, loss))(**given)
+    solver.set_params(**dict(cell.parameters))
     return kind(cell.epsilon, cell.delta, solver=solver, classes=CLASSES, data_norm=cell.data_norm)
 
 
