@@ -61,6 +61,12 @@ METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     **{f"sgd, step {x:g}": (SGD, {**SGD_SETTINGS, "step_size": x}) for x in (0.03, 0.1, 0.3, 1.0)},
     **{f"rmsprop, step {x:g}": (RMSProp, {**RMS_SETTINGS, "step_size": x}) for x in (0.001, 0.003, 0.01, 0.03)},
     **{f"dp2, step_2 {x:g}": dp2(step_size_2=x) for x in (0.01, 0.03, 0.1, 0.3)},
+    # the others beside the best of these
+    "dp2, noise then scales, its own rule": dp2(variant="noise_then_precondition", step_size_2=None),
+    "dp2, two gradients a step, step_2 0.03": dp2(variant="extra_noise", step_size_2=0.03),
+    "adadps, step 0.1": (AdaDPS, {**SGD_SETTINGS, "step_size": 0.1}),
+    "pda_dpmd, cosine, step 0.1": (PublicMirrorDescent, {**SGD_SETTINGS, "step_size": 0.1, "mixing": "cosine"}),
+    **{f"dp2, step_2 0.03, s = {s}": dp2(s, step_size_2=0.03) for s in (20, 1950, 9765)},
 }
 
 
