@@ -15,12 +15,21 @@ def report(*documents: dict[str, Any]) -> str:
     """Return the table of one or several results: a line a method, the mean of its seeds with the standard error."""
     rows = []
     found = {(run["method"], run["seed"]): run for document in documents for run in document["runs"]}
-    for method in in_order(name for name, _ in found):
+    names = in_order(name for name, _ in found)
+    for method in sorted(names, key=lambda name: "s = " in name or ", step" in name):  # the paper's settings first
         runs = [run for (name, _), run in found.items() if name == method]
         mean, error = mean_and_error([run["accuracy"] for run in runs])
         along = ["" if not runs[0]["looks"] else f"{_at(runs, share):.1f}" for share in _QUARTERS]
         seconds = sum(run["seconds"] for run in runs) / len(runs)
-        rows.append([method, len(runs), *along, f"{mean:.2f} ({error:.2f})", f"{seconds:.0f}"])
+        rows.append(
+            [
+                method,
+                len(runs),
+                *along,
+                f"{mean:.2f} ({error:.2f})" if len(runs) > 1 else f"{mean:.2f}",
+                f"{seconds:.0f}",
+            ]
+        )
     first, protocol = documents[0]["runs"][0], documents[0]["protocol"]
     return (
         f"Test accuracy in percent on IMDB, {protocol['words']:,} words, at epsilon "
