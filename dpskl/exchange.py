@@ -23,8 +23,8 @@ __all__ = ["fit_facts", "from_record", "released_copy", "to_record"]
 _FORMAT = 1
 # Parameters that lead back to the house: a ledger, and the seed of noise that was meant for tests.
 _KEPT_BACK = ("accountant", "random_state")
-_ARRAYS = ("coef_", "intercept_", "classes_", "feature_names_in_", "class_prior_")
-_PLAIN = ("n_features_in_", "n_iter_", "history_", "effective_C_", "data_norm_", "_constant", "_rows")
+_ARRAYS = ("coef_", "intercept_", "classes_", "feature_names_in_", "class_prior_", "_whitening")
+_PLAIN = ("n_features_in_", "n_iter_", "history_", "effective_C_", "data_norm_", "_constant", "_rows", "_clip_norm")
 
 
 def fit_facts(
@@ -102,7 +102,7 @@ def to_record(model: Any) -> dict[str, Any]:
     parameters = {name: value for name, value in released.get_params(deep=False).items() if name not in _KEPT_BACK}
     if "solver" in parameters:
         parameters["solver"] = _solver_record(parameters["solver"])
-    fitted = {name: getattr(released, name) for name in (*_ARRAYS, *_PLAIN) if hasattr(released, name)}
+    fitted = {name: getattr(released, name) for name in (*_ARRAYS, *_PLAIN) if name in vars(released)}
     if hasattr(released, "solver_"):
         fitted["solver_"] = _solver_record(released.solver_)
     return {

@@ -212,7 +212,8 @@ class WhitenedGD(Solver):
             v, previous = (shrink * moved.T).T, v
             if t >= n_steps // 2:
                 total = total + v
-        return Outcome(whitener.to_weights(total / (n_steps - n_steps // 2)), n_steps)
+        weights = whitener.to_weights(total / (n_steps - n_steps // 2))
+        return Outcome(weights, n_steps, clip_norm=clip_norm, whitening=whitener.matrix)
 
     def _check_parameters(self) -> None:
         check_count("max_iter", self.max_iter)
