@@ -118,7 +118,12 @@ class DPLogisticRegression(PrivateLinearClassifier):
         return Logistic()
 
     def predict_proba(self, X):
-        """Return class probabilities: the logistic function of the score, or the softmax of the scores.
+        """Return class probabilities: those for which the gradients that trained the model cancel.
+
+        Without a clip that is the logistic function of the score, or the softmax of the scores. Solvers that clip the
+        gradient of a record settle where *clipped* gradients cancel, with scores that are too large; what belongs to
+        them is computed from the clip norm and the length of a row (docs/theory.md, *Probabilities under a clip*).
+        Labels and their order follow the scores either way.
 
         Parameters
         ----------
