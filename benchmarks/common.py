@@ -79,6 +79,13 @@ def load(name: str) -> tuple[Any, Any]:
     return _loader().load_paper(name)
 
 
+def load_images(name: str) -> tuple[Any, Any, Any, Any]:
+    """Return ``(X_train, y_train, X_test, y_test)`` of ``mnist`` or ``fashion``, images as bytes and labels 0 to 9."""
+    loader = {"mnist": "load_mnist", "fashion": "load_fashion_mnist"}[name]
+    images: tuple[Any, Any, Any, Any] = getattr(_loader(), loader)()
+    return images
+
+
 def available(names: Iterable[str]) -> list[str]:
     """Return the sets that can be read, and say of the others why they cannot."""
     found = []

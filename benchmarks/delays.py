@@ -27,10 +27,11 @@ from delays_tables import report
 
 from dpskl import DPLogisticRegression
 from dpskl.accounting import SampledGaussianCost, compose
-from dpskl.solvers import SGD, DelayedPreconditioner, RMSProp, WhitenedGD
+from dpskl.solvers import SGD, AdaDPS, DelayedPreconditioner, PublicMirrorDescent, RMSProp, WhitenedGD
 
 NAME = "delays"
 N, WORDS, BATCH, EPOCHS, DELTA = 25_000, 10_000, 64, 100, 1e-5
+PUBLIC = N // 100
 HALF_EPOCH = 195
 LOOKS = 20
 PLAIN = {"iterate": "last", "rows": "clip"}
@@ -49,6 +50,13 @@ METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     "dp2, noise then scales": dp2(variant="noise_then_precondition"),
     "dp2, two gradients a step": dp2(variant="extra_noise"),
     "whitened_gd": (WhitenedGD, {}),
+    # 1 % of the training reviews are public; step and clip of SGD, whose units both have
+    "adadps": (AdaDPS, {"step_size": 5.0, "clip_norm": 0.5, "momentum": 0.0, **PLAIN}),
+    "pda_dpmd, cosine": (
+        PublicMirrorDescent,
+        {"step_size": 5.0, "clip_norm": 0.5, "momentum": 0.0, "mixing": "cosine", **PLAIN},
+    ),
+    "pda_dpmd, balanced": (PublicMirrorDescent, {"step_size": 5.0, "clip_norm": 0.5, "momentum": 0.0, **PLAIN}),
     **{f"dp2, s = {s}": dp2(s) for s in (20, 65, 585, 1950, 9765)},
 }
 
@@ -79,10 +87,15 @@ def run(method: str, seed: int, epochs: int, threads: int) -> dict[str, Any]:
     X, epsilon, n_steps = X[:, :WORDS].tocsr(), *budget(epochs)
     kind, parameters = METHODS[method]
     is_whitened = kind is WhitenedGD
-    solver = kind(**parameters) if is_whitened else kind(batch_size=BATCH, max_iter=n_steps, **parameters)
+    private, given = np.arange(N), {}
+    if kind in (AdaDPS, PublicMirrorDescent):
+        public, private = np.split(np.random.default_rng(seed).permutation(N), [PUBLIC])
+        given = {"public_data": (X[public], y[public])}
+    steps = {} if is_whitened else {"batch_size": BATCH, "max_iter": n_steps}
+    solver = kind(**steps, **parameters, **given)
     # a row has at most 100 words' length, so that none is scaled; whitening puts all on a sphere and has its own rules
-    given = {} if is_whitened else {"data_norm": 100.0, "fit_intercept": False, "C": 1e6}
-    model = DPLogisticRegression(epsilon, DELTA, solver=solver, classes=[-1, 1], random_state=seed, **given)
+    facts = {} if is_whitened else {"data_norm": 100.0, "fit_intercept": False, "C": 1e6}
+    model = DPLogisticRegression(epsilon, DELTA, solver=solver, classes=[-1, 1], random_state=seed, **facts)
     looks: list[dict[str, float]] = []
 
     def look(step: int, weights: Any) -> None:
@@ -106,11 +119,11 @@ def run(method: str, seed: int, epochs: int, threads: int) -> dict[str, Any]:
     with warnings.catch_warnings(), threadpoolctl.threadpool_limits(threads, user_api="blas"):
         warnings.simplefilter("ignore")  # of seeds
         if is_whitened:
-            model.fit(X[:N], y[:N])
+            model.fit(X[private], y[private])
         else:
             stepper = kind.stepper
             with mock.patch.object(kind, "stepper", watched):
-                model.fit(X[:N], y[:N])
+                model.fit(X[private], y[private])
     seconds = time.perf_counter() - start
     part = model.privacy_guarantee_.parts[0]
     return {

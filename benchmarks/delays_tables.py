@@ -11,19 +11,20 @@ __all__ = ["report"]
 _QUARTERS = (0.05, 0.25, 0.5, 0.75, 1.0)  # of a run
 
 
-def report(document: dict[str, Any]) -> str:
-    """Return the table of a result: a line a method, the mean of its seeds with the standard error."""
+def report(*documents: dict[str, Any]) -> str:
+    """Return the table of one or several results: a line a method, the mean of its seeds with the standard error."""
     rows = []
-    for method in in_order(run["method"] for run in document["runs"]):
-        runs = [run for run in document["runs"] if run["method"] == method]
+    found = {(run["method"], run["seed"]): run for document in documents for run in document["runs"]}
+    for method in in_order(name for name, _ in found):
+        runs = [run for (name, _), run in found.items() if name == method]
         mean, error = mean_and_error([run["accuracy"] for run in runs])
         along = ["" if not runs[0]["looks"] else f"{_at(runs, share):.1f}" for share in _QUARTERS]
         seconds = sum(run["seconds"] for run in runs) / len(runs)
         rows.append([method, len(runs), *along, f"{mean:.2f} ({error:.2f})", f"{seconds:.0f}"])
-    first = document["runs"][0]
+    first, protocol = documents[0]["runs"][0], documents[0]["protocol"]
     return (
-        f"Test accuracy in percent on IMDB, {document['protocol']['words']:,} words, at epsilon "
-        f"{first['epsilon']:.2f}, delta {document['protocol']['delta']:g}: mean of seeds, at shares of a run "
+        f"Test accuracy in percent on IMDB, {protocol['words']:,} words, at epsilon "
+        f"{first['epsilon']:.2f}, delta {protocol['delta']:g}: mean of seeds, at shares of a run "
         "and at its end with the standard error.\n\n"
         + markdown(["method", "seeds", *(f"{100 * share:.0f} %" for share in _QUARTERS), "end", "seconds"], rows)
     )

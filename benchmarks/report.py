@@ -14,7 +14,10 @@ from typing import Any, NamedTuple
 
 import ablation_tables
 import accuracy_tables
+import delays_tables
+import ftrl_tables
 import other_tables
+import sparse_tables
 import speed_tables
 import whitening_tables
 from common import RESULTS, ROOT, in_order, markdown, read_results
@@ -50,6 +53,9 @@ SECTIONS = {
             ("other_sets-log_loss", f"Log loss of the probabilities, lower is better. {BARS}"),
         ),
     ),
+    "sparse": Section("Frank-Wolfe on many sparse columns", sparse_tables.report, also=("needles",)),
+    "ftrl": Section("Correlated noise and amplification by sampling", ftrl_tables.report),
+    "delays": Section("Delayed preconditioners on words", delays_tables.report),
     "speed": Section(
         "Speed",
         speed_tables.report,

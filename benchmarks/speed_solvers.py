@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from timing import comparison, interleave
 
 from dpskl import DPLogisticRegression
+from dpskl.records.losses import Logistic
 from dpskl.solvers import ExponentialMechanism, OutputPerturbation, PrivGene, WhitenedGD, solver_names
 
 EPSILON = 1.0
@@ -33,7 +34,7 @@ TARGETS = {"whitened_gd, full, dense": 1.0, "whitened_gd, diagonal, CSR": 0.5}
 
 def solvers(repetitions: int, has_adult: bool) -> Iterator[dict[str, Any]]:
     """Yield a line for each solver and layout, a third of ``repetitions`` each: some take many seconds."""
-    choices: dict[str, tuple[Any, float]] = {name: (name, DELTA) for name in solver_names()}
+    choices: dict[str, tuple[Any, float]] = {name: (name, DELTA) for name in solver_names(Logistic())}
     choices |= {name: (solver, DELTA) for name, solver in METHODS.items()}
     choices |= {f"{name}, delta = 0": (name, 0.0) for name in PURE}
     yield from _in_turn(choices, {}, max(1, repetitions // 3), has_adult, warm_ups=0)

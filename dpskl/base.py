@@ -18,6 +18,7 @@ from dpskl.guarantee import PrivacyGuarantee
 from dpskl.mechanisms.noise import NoiseSource, make_noise
 from dpskl.prediction import LinearPredictor
 from dpskl.progress import Progress, with_callbacks
+from dpskl.public_data import with_public_problem
 from dpskl.records.losses import MarginLoss
 from dpskl.records.path import Path
 from dpskl.records.problem import Problem
@@ -172,6 +173,7 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
         with np.errstate(all="ignore"), special.errstate(all="ignore"):
             data_norm = find_data_norm(X, self.data_norm)
             facts = self._public_facts(n_samples, X.shape[1], len(classes), loss, data_norm, solver)
+            facts = with_public_problem(facts, solver, self.classes, getattr(self, "feature_names_in_", None))
             plan = solver.plan(facts, float(self.epsilon), float(self.delta))
             noise = make_noise(self.random_state)
             warn_of_weak_claims(self, n_samples)
@@ -277,6 +279,7 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
                 raise ValueError(f"{name}={value!r} must be a whole number of at least {least}{remedy}")
         size = number_of_records(self, int(n_samples)), int(n_features), int(n_classes)
         facts = self._public_facts(*size, loss, float(self.data_norm), solver)
+        facts = with_public_problem(facts, solver, self.classes)
         return solver.plan(facts, float(self.epsilon), float(self.delta))
 
     def _check_parameters(self) -> None:

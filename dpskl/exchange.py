@@ -62,7 +62,11 @@ def released_copy(model: Any) -> Any:
 
 
 def _solver_record(solver: Any) -> Any:
-    return {"name": solver.name, "parameters": solver.get_params()} if isinstance(solver, Solver) else solver
+    if not isinstance(solver, Solver):
+        return solver
+    # public records may be many, and prediction does not need them
+    parameters = {name: None if name == "public_data" else value for name, value in solver.get_params().items()}
+    return {"name": solver.name, "parameters": parameters}
 
 
 def _solver_from(record: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_X_y, validate_data
 
 from dpskl.accounting._numeric import SMALLEST_EPSILON
 from dpskl.budget import PrivacyAccountant
@@ -29,6 +29,7 @@ __all__ = [
     "find_data_norm",
     "number_of_records",
     "refuse_fit_parameters",
+    "validate_records",
     "validate_rows",
     "validate_training_data",
     "warn_of_weak_claims",
@@ -165,6 +166,12 @@ def refuse_fit_parameters(estimator: Any, given: dict[str, Any]) -> None:
 def validate_training_data(estimator: Any, X: Any, y: Any) -> tuple[Any, Array]:
     """Return rows and labels as arrays; see :func:`validate_rows`."""
     X, y = validate_data(estimator, X, y, ensure_min_samples=2, **_row_rules(X))
+    return _checked_rows(X), checked_labels(y)
+
+
+def validate_records(X: Any, y: Any) -> tuple[Any, Array]:
+    """Return rows and labels that stand beside those of ``fit``, such as public ones; see :func:`validate_rows`."""
+    X, y = check_X_y(X, y, **_row_rules(X))
     return _checked_rows(X), checked_labels(y)
 
 

@@ -31,6 +31,7 @@ from dpskl.curator import Curator
 from dpskl.solvers import (
     FTRL,
     SGD,
+    AdaDPS,
     AdaGrad,
     Adam,
     AdaptiveGD,
@@ -44,6 +45,7 @@ from dpskl.solvers import (
     ObjectivePerturbation,
     OutputPerturbation,
     PrivGene,
+    PublicMirrorDescent,
     RMSProp,
     Solver,
     WhitenedGD,
@@ -59,6 +61,7 @@ ROWS = {
 EPSILON, DELTA = 2.0, 1e-5
 RNG = np.random.default_rng(12)
 X, Y = RNG.normal(size=(N, D)), RNG.permutation(np.arange(N) % 3)
+PUBLIC = RNG.normal(size=(30, D)), np.arange(30) % 2
 ESTIMATORS = {"logistic": DPLogisticRegression, "hinge": DPLinearSVC, "huber": DPHuberSVC}
 
 
@@ -380,12 +383,19 @@ FITS = {
     "dp2, noise first": (DelayedPreconditioner("adam", 2, 1, "noise_then_precondition", 0.4, max_iter=5), DELTA, 1.0),
     "dp2, all": (DelayedPreconditioner("adagrad", 1, 2, rate=1, max_iter=5), DELTA, 1.0),
     "dp2, extra, all": (DelayedPreconditioner(variant="extra_noise", s1=2, max_iter=5, rate=1), DELTA, 1.0),
+    "adadps": (AdaDPS(PUBLIC, max_iter=4, rate=0.4), DELTA, 1.0),
+    "adadps, given": (AdaDPS(feature_scales=[0.1, 1.0, 3.0], max_iter=4, batch_size=20), DELTA, 1.0),
+    "adadps, all": (AdaDPS(PUBLIC, max_iter=4, rate=1, clip_norm=0.4), DELTA, 1.0),
+    "pda_dpmd": (PublicMirrorDescent(PUBLIC, max_iter=4, rate=0.4), DELTA, 1.0),
+    "pda_dpmd, all": (PublicMirrorDescent(PUBLIC, mixing=0.5, max_iter=4, rate=1), DELTA, 1.0),
+    "pda_dpmd, exact": (PublicMirrorDescent(PUBLIC, mirror="exact", max_iter=4, rate=0.4), DELTA, 1.0),
 }
 
 # those on samples, which have no bound for replace_one
 SAMPLED = (
     *("blsgd", "sgd", "adam", "adam, noise subtracted", "rmsprop", "adagrad"),
     *("dp2", "dp2, extra", "dp2, noise first"),
+    *("adadps", "adadps, given", "pda_dpmd", "pda_dpmd, exact"),
 )
 
 

@@ -25,6 +25,8 @@ ALLOWED = {
     "validation": {"mechanisms.sensitivity", "records", "accounting", "budget"},
     "exchange": {"guarantee", "solvers", "records.row_maps"},
     "progress": set(),
+    # beside the private records: they get the same map, and a solver sees them as a public fact
+    "public_data": {"solvers", "records", "validation"},
     "prediction": {"records", "validation"},
     "classifier": {"exchange", "guarantee", "mechanisms.base", "progress", "solvers", "accounting"},
     "base": {
@@ -33,6 +35,7 @@ ALLOWED = {
         "exchange",
         "prediction",
         "progress",
+        "public_data",
         "solvers",
         "curator",
         "mechanisms",

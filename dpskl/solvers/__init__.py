@@ -1,5 +1,6 @@
 """The algorithms behind ``solver=``, one file each."""
 
+from dpskl.solvers.adadps import AdaDPS
 from dpskl.solvers.adam import AdaGrad, Adam, RMSProp
 from dpskl.solvers.adaptive import AdaptiveGD
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, make_solver, solver_names
@@ -9,6 +10,7 @@ from dpskl.solvers.frank_wolfe import FrankWolfe
 from dpskl.solvers.ftrl import FTRL
 from dpskl.solvers.gradient_descent import GradientDescent
 from dpskl.solvers.line_search import BacktrackingGD, BacktrackingSGD
+from dpskl.solvers.mirror import PublicMirrorDescent
 from dpskl.solvers.newton import Newton
 from dpskl.solvers.objective_perturbation import ObjectivePerturbation
 from dpskl.solvers.output_perturbation import OutputPerturbation
@@ -19,6 +21,7 @@ from dpskl.solvers.whitened_gd import WhitenedGD
 __all__ = [
     "FTRL",
     "SGD",
+    "AdaDPS",
     "AdaGrad",
     "Adam",
     "AdaptiveGD",
@@ -35,6 +38,7 @@ __all__ = [
     "Plan",
     "PrivGene",
     "PublicFacts",
+    "PublicMirrorDescent",
     "RMSProp",
     "Solver",
     "WhitenedGD",

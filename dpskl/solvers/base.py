@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -40,6 +40,8 @@ class PublicFacts:
         Inverse of the ridge that the user asks for, in sum form.
     rows : {"clip", "sphere", "fill"}
         The row map, see :mod:`dpskl.records.row_maps`. The bound for ``"clip"`` holds for the others too.
+    public_problem : object or None
+        Public records under the same map, for solvers that take some: a :class:`~dpskl.records.problem.Problem`.
     """
 
     n_samples: int
@@ -51,6 +53,7 @@ class PublicFacts:
     neighbours: str
     C: float
     rows: str = "clip"
+    public_problem: Any = field(default=None, repr=False)
 
     @property
     def row_norm(self) -> float:
@@ -245,15 +248,17 @@ class Solver(BaseEstimator, ABC):
 
 
 def solver_names(loss: MarginLoss | None = None) -> list[str]:
-    """Return the names that ``solver=`` accepts, for one loss or for any.
+    """Return the names of all solvers, or of those that accept a loss with their defaults.
+
+    Those that need public records or scales of the features are not among the latter.
 
     Examples
     --------
     >>> from dpskl.records.losses import Hinge
     >>> from dpskl.solvers import solver_names
     >>> solver_names()
-    ['adagrad', 'adam', 'agd', 'blgd', 'blsgd', 'dp2', 'exponential_mechanism', 'frank_wolfe', 'ftrl', 'gd',
-     'newton', 'objective_perturbation', 'output_perturbation', 'privgene', 'rmsprop', 'sgd', 'whitened_gd']
+    ['adadps', 'adagrad', 'adam', 'agd', 'blgd', 'blsgd', 'dp2', 'exponential_mechanism', 'frank_wolfe', 'ftrl', 'gd',
+     'newton', 'objective_perturbation', 'output_perturbation', 'pda_dpmd', 'privgene', 'rmsprop', 'sgd', 'whitened_gd']
     >>> solver_names(Hinge())
     ['adagrad', 'adam', 'agd', 'blgd', 'blsgd', 'dp2', 'frank_wolfe', 'ftrl', 'gd', 'output_perturbation', 'privgene',
      'rmsprop', 'sgd', 'whitened_gd']

@@ -2,6 +2,7 @@
 
 from mutations_newton import NEWTON
 from mutations_of_vertices import VERTICES
+from mutations_public import PUBLIC
 
 EACH_OUTPUT = "columns = [self._release_output(problem.output(k), noise) for k in range(self.n_outputs)]"
 FIRST_OUTPUT_ONLY = (
@@ -380,8 +381,8 @@ MUTATIONS = {
         ("epsilon, delta, rate, n_steps)", "epsilon, delta, rate, n_steps // 2)", "fit: sgd"),
         ("epsilon, delta, rate, n_steps)", "epsilon, delta, rate / 2, n_steps)", "fit: rmsprop"),
         ("0 else 1 / noise", "0 else 2 / noise", "fit: adagrad"),
-        ("PoissonSample(gradient, rate)", "PoissonSample(gradient, min(1, 2 * rate))", "fit: adam"),
-        ("Plan(((question, n_steps),)", "Plan(((question, 2 * n_steps),)", "fit: sgd"),
+        ("PoissonSample(question, rate)", "PoissonSample(question, min(1, 2 * rate))", "fit: adam"),
+        ("(on_samples(gradient, rate), n_steps)", "(on_samples(gradient, rate), 2 * n_steps)", "fit: sgd"),
     ],
     "solvers.exponential_mechanism": [
         (SMOOTHNESS, SMOOTHNESS + " / 2", "smoothness"),
@@ -443,6 +444,6 @@ MUTATIONS = {
     ],
     "curator": [("self.__budget.take(mechanism.cost)", "pass", "fit: blgd")],
     "budget.curve_filter": [("budget * (1.0 - _SLACK)", "3 * budget", "fit: agd")],
-    **VERTICES,
+    **VERTICES, **PUBLIC,
 }
 # fmt: on

@@ -16,6 +16,7 @@ from dpskl.records.row_maps import ROW_MAPS, row_bound
 from dpskl.solvers import (
     FTRL,
     SGD,
+    AdaDPS,
     AdaGrad,
     Adam,
     AdaptiveGD,
@@ -30,6 +31,7 @@ from dpskl.solvers import (
     OutputPerturbation,
     PrivGene,
     PublicFacts,
+    PublicMirrorDescent,
     RMSProp,
 )
 
@@ -48,6 +50,8 @@ SOLVERS = [
     ExponentialMechanism(max_iter=5),
     FTRL(max_iter=5),
     *(cls(max_iter=5, rate=0.2) for cls in (SGD, Adam, RMSProp, AdaGrad, DelayedPreconditioner)),
+    AdaDPS(feature_scales=2.0, max_iter=5),
+    PublicMirrorDescent((np.eye(4), [0, 1, 0, 1]), mixing=0.5, max_iter=5),
 ]
 each_solver = pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 LAYOUTS = [np.ascontiguousarray, np.asfortranarray, sp.csr_array]
@@ -183,7 +187,7 @@ def test_the_largest_change_by_one_record_is_the_stated_bound(rows):
 @each_solver
 def test_plans_state_the_bound_of_their_map(solver, rows, bound):
     solver = with_rows(solver, rows)
-    public = facts(rows=rows)
+    public = facts(rows=rows, public_problem="of the solver that needs one")
     assert public.row_norm == bound
     plan = solver.plan(public, 1.0, 1e-6)
     question = getattr(plan.questions[0][0], "mechanism", plan.questions[0][0])  # of a sample
@@ -196,8 +200,10 @@ def test_plans_state_the_bound_of_their_map(solver, rows, bound):
     elif isinstance(solver, ExponentialMechanism | AdaptiveGD):
         assert question.clip_norm == bound
     elif not isinstance(solver, PrivGene | FrankWolfe):  # they bound losses and entries by data_norm
-        largest = with_rows(solver, rows).set_params(clip_norm=1e9).plan(public, 1.0, 1e-6).questions[0][0]
-        assert getattr(largest, "mechanism", largest).clip_norm == bound
+        largest = with_rows(solver, rows).set_params(clip_norm=1e9).plan(public, 1.0, 1e-6)
+        question = getattr(largest.questions[0][0], "mechanism", largest.questions[0][0])
+        # that of scaled gradients is told when they are asked for
+        assert getattr(question, "clip_norm", getattr(largest.settings, "clip_norm", None)) == bound
 
 
 def test_the_bound_of_the_clip_holds_for_all_maps():

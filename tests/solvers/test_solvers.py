@@ -235,8 +235,15 @@ def test_registry():
     assert set(solver_names()) >= {"gd", "objective_perturbation"}
     smooth_only = {"exponential_mechanism", "objective_perturbation"}
     assert {"gd", "privgene"} <= set(solver_names(Hinge())) <= set(solver_names()) - smooth_only
-    for name in solver_names():
+    for name in solver_names(Logistic()):
         assert make_solver(name, Logistic()).name == name
+    needy = set(solver_names()) - set(solver_names(Logistic()))
+    assert needy == {"adadps", "pda_dpmd"}
+    for name in needy:
+        with pytest.raises(
+            ValueError, match=f"solver='{name}' needs public .*public_data=.*choose solver='whitened_gd'"
+        ):
+            make_solver(name, Logistic())
     for loss in (Logistic(), HuberHinge(), Hinge()):
         assert make_solver("auto", loss).name == "whitened_gd"
         pure = "output_perturbation" if isinstance(loss, Hinge) else "objective_perturbation"
