@@ -114,6 +114,9 @@ class WhitenedGD(Solver):
       path the noise grows with ``time D / (mu n)`` relative to the signal, so this stops where they balance: early
       stopping in the whitened norm is the regulariser, and directions of little variance are learnt last. The step is
       at most 1.5 (logistic) or 2 times ``1 / sup phi''``, 0.4 or 0.8 times with the diagonal.
+    * Steps and momentum: ``T`` is ``q`` between 40 and 160, momentum the least with which ``T`` steps of at most that
+      length take the time, and at most 1/2: an oscillation shrinks by its root in each step, and one that lasts leaves
+      the weight of a rare class where its gradient vanishes.
     * Clip norm: ``c = c0 sqrt(d_eff)``, ``d_eff`` the effective dimension of the released moment, whose root is the
       norm of a typical whitened row. ``c0`` is 0.35 (logistic) or 0.5 and grows with ``sqrt(q / 12)`` up to 1 or 1.5;
       it is ``sqrt(2)`` times that for several outputs, where a record has the residuals of two classes or more.
