@@ -95,8 +95,8 @@ class WhitenedGD(Solver):
     Parameters
     ----------
     max_iter : int or None, default=None
-        Number ``T`` of gradients. ``None``: ``q`` of the rules below, between 40 and 160. More cost time and no privacy,
-        since the noise is calibrated for all of them.
+        Number ``T`` of gradients. ``None``: ``q`` of the rules below, between 40 and 160. More cost time and no
+        privacy, since the noise is calibrated for all of them.
     whitening : {"auto", "full", "diagonal"}, default="auto"
         The whole second moment, which takes D x D work for D weights, or its diagonal. ``"auto"``: the whole one
         unless ``D > 1000`` or the ridge of its whitener (see the rules) would be above its mean eigenvalue, which

@@ -147,7 +147,7 @@ def data(n=300, d=4, n_classes=2, seed=0):
 
 
 def reference(X, targets, loss, radius, intercept, ridge, whitener_ridge, clip, step, n_steps, is_diagonal):
-    """Whitened gradient descent with per-record gradients and no noise; an implicit step for the penalty, momentum 1/2."""
+    """Whitened gradient descent with per-record gradients, no noise, momentum 1/2; an implicit step for the penalty."""
     design = on_sphere(X, radius, intercept)
     n, D = design.shape
     M = design.T @ design / n
