@@ -98,7 +98,10 @@ RULES = {
         constant=f"{_WHITENED}._NOISE_SHARE",
     ),
     "whitened_momentum": Rule(
-        "Momentum in whitened coordinates", "whitened_gd", (0.0, 0.75, 0.9), constant=f"{_WHITENED}._MOMENTUM"
+        "Largest momentum in whitened coordinates",
+        "whitened_gd",
+        (0.0, 0.5, 0.75),
+        constant=f"{_WHITENED}._LARGEST_MOMENTUM",
     ),
     "intercept_gd": Rule("Constant column as a multiple of data_norm", "gd", **_RATIO),
     "intercept_objective": Rule("Constant column as a multiple of data_norm", "objective_perturbation", **_RATIO),

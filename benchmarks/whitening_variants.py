@@ -80,7 +80,7 @@ VARIANTS = {
     ),
     "clip_1": Variant("full, clip of 1 at every budget", _FULL, _constants(clip=1.0)),
     "largest_step": Variant("full, step of 1 at every budget", _FULL, _constants(time=1e9, caps=(1.0, 0.4))),
-    "no_momentum": Variant("full, no momentum", _FULL, ((f"{_SOLVER}._MOMENTUM", 0.0),)),
+    "no_momentum": Variant("full, no momentum", _FULL, ((f"{_SOLVER}._LARGEST_MOMENTUM", 0.0),)),
     "fixed_clip": Variant("clip does not grow", (), ((f"{_SOLVER}._GROWTH_FROM", 1e9),)),
     "diagonal_fixed_clip": Variant(
         "diagonal only, clip does not grow", (("whitening", "diagonal"),), ((f"{_SOLVER}._GROWTH_FROM", 1e9),)
@@ -88,7 +88,7 @@ VARIANTS = {
     "no_momentum_fixed_clip": Variant(
         "full, no momentum, clip does not grow",
         _FULL,
-        ((f"{_SOLVER}._MOMENTUM", 0.0), (f"{_SOLVER}._GROWTH_FROM", 1e9)),
+        ((f"{_SOLVER}._LARGEST_MOMENTUM", 0.0), (f"{_SOLVER}._GROWTH_FROM", 1e9)),
     ),
     "growth_from_3": Variant("clip grows from q = 3", (), ((f"{_SOLVER}._GROWTH_FROM", 3.0),)),
     "growth_from_48": Variant("clip grows from q = 48", (), ((f"{_SOLVER}._GROWTH_FROM", 48.0),)),

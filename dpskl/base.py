@@ -230,6 +230,7 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
         self.data_norm_ = facts.data_norm
         self.solver_ = solver
         self._constant, self._rows = facts.intercept, facts.rows
+        self._clip_norm, self._whitening = outcome.clip_norm, outcome.whitening
         progress.finished()
         return self
 

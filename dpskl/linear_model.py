@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit, log_expit, log_softmax, softmax
+from scipy.special import log_expit, log_softmax
 
 from dpskl.base import PrivateLinearClassifier
+from dpskl.records.clipped_link import unclipped_log_probabilities
 from dpskl.records.losses import Hinge, HuberHinge, Logistic, MarginLoss
 
 __all__ = ["DPHuberSVC", "DPLinearSVC", "DPLogisticRegression"]
@@ -117,7 +118,12 @@ class DPLogisticRegression(PrivateLinearClassifier):
         return Logistic()
 
     def predict_proba(self, X):
-        """Return class probabilities: the logistic function of the score, or the softmax of the scores.
+        """Return class probabilities: those for which the gradients that trained the model cancel.
+
+        Without a clip that is the logistic function of the score, or the softmax of the scores. Solvers that clip the
+        gradient of a record settle where *clipped* gradients cancel, with scores that are too large; what belongs to
+        them is computed from the clip norm and the length of a row (docs/theory.md, *Probabilities under a clip*).
+        Labels and their order follow the scores either way.
 
         Parameters
         ----------
@@ -127,10 +133,7 @@ class DPLogisticRegression(PrivateLinearClassifier):
         -------
         ndarray of shape (n_samples, n_classes)
         """
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return np.column_stack([expit(-scores), expit(scores)])
-        return softmax(scores, axis=1)
+        return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X):
         """Return the logarithms of the class probabilities, without the underflow of taking them afterwards.
@@ -143,10 +146,14 @@ class DPLogisticRegression(PrivateLinearClassifier):
         -------
         ndarray of shape (n_samples, n_classes)
         """
-        scores = self.decision_function(X)
+        _, rows = self._bounded(X)
+        scores = self._scores(rows)
         if scores.ndim == 1:
-            return np.column_stack([log_expit(-scores), log_expit(scores)])
-        return log_softmax(scores, axis=1)
+            log_p = np.column_stack([log_expit(-scores), log_expit(scores)])
+        else:
+            log_p = log_softmax(scores, axis=1)
+        lengths = self._clipped_lengths(rows)
+        return log_p if lengths is None else unclipped_log_probabilities(log_p, lengths)
 
 
 class DPLinearSVC(PrivateLinearClassifier):

@@ -153,7 +153,8 @@ class Descent:
                 self.update()
         except (FilterRefusal, OutOfTokens):
             pass
-        return Outcome(self.log.result, self.log.n_updates, self.log.history)
+        clip_norm = self.threshold * self.settings.gradient.clip_norm
+        return Outcome(self.log.result, self.log.n_updates, self.log.history, clip_norm)
 
     def update(self) -> None:
         """Measure the gradient, search a step, and take it (algorithm 2 of the paper, lines 3 to 13)."""

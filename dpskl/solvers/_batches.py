@@ -148,7 +148,9 @@ class BatchDescent(Solver):
             weights = step(weights)
             if t >= n_steps // 2:
                 total += weights
-        return Outcome(total / (n_steps - n_steps // 2) if self.iterate == "average" else weights, n_steps)
+        if self.iterate == "average":
+            weights = total / (n_steps - n_steps // 2)
+        return Outcome(weights, n_steps, clip_norm=plan.settings.clip_norm)
 
     def check_parameters(self) -> None:
         """Raise unless all parameters are in their ranges."""

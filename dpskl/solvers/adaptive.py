@@ -195,7 +195,7 @@ class AdaptiveGD(Solver):
                 steps.accept(float(candidates[chosen]))
         except (FilterRefusal, OutOfTokens):
             pass  # the budget is spent: what was released by then is the answer
-        return Outcome(log.result, log.n_updates, log.history)
+        return Outcome(log.result, log.n_updates, log.history, meter.question.clip_norm)
 
     def _check_parameters(self) -> None:
         check_number("gamma", self.gamma)

@@ -224,6 +224,7 @@ class FTRL(Solver):
 
     def run(self, curator: Curator, plan: Plan) -> Outcome:
         ((question, _),) = plan.questions
+        assert isinstance(question, PrefixSums)
         leader: _Leader = plan.settings
         velocity = total = curator.zeros()
         reach, t = 0.0, 0
@@ -239,7 +240,8 @@ class FTRL(Solver):
             return weights
 
         weights = curator.ask(question, follow)
-        return Outcome(total / (t - t // 2) if leader.average else weights, t)
+        weights = total / (t - t // 2) if leader.average else weights
+        return Outcome(weights, t, clip_norm=question.clip_norm)
 
     def _check_parameters(self) -> None:
         check_count("max_iter", self.max_iter)

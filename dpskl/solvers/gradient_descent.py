@@ -192,7 +192,8 @@ class GradientDescent(Solver):
     def run(self, curator: Curator, plan: Plan) -> Outcome:
         ((question, _),) = plan.questions
         if isinstance(question, HiddenDescent):
-            return Outcome(curator.ask(question), 1)
+            return Outcome(curator.ask(question), 1, clip_norm=question.clip_norm)
+        assert isinstance(question, GaussianGradient)
         descent: _Descent = plan.settings
         weights = curator.zeros()
         velocity, total, kept = np.zeros_like(weights), np.zeros_like(weights), 0
@@ -203,7 +204,8 @@ class GradientDescent(Solver):
             if t >= descent.n_steps // 2:
                 total += weights
                 kept += 1
-        return Outcome(total / kept if descent.average else weights, descent.n_steps)
+        weights = total / kept if descent.average else weights
+        return Outcome(weights, descent.n_steps, clip_norm=question.clip_norm)
 
     def _check_parameters(self) -> None:
         check_count("max_iter", self.max_iter, optional=True)

@@ -254,7 +254,8 @@ class Newton(Solver):
             weights = weights - _newton_step(each, raw, weights, plan.ridge, curvature)
             if t >= first_kept:
                 total = total + weights
-        return Outcome(total / (n_steps - first_kept), n_steps)
+        weights = total / (n_steps - first_kept)
+        return Outcome(weights, n_steps, clip_norm=clip_norm, whitening=common.matrix)
 
     @staticmethod
     def _ask_matrices(curator: Curator, matrix: Mechanism, weights: Array) -> Array:

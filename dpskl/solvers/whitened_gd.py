@@ -32,7 +32,8 @@ _LEAST_RIDGE = 1e-6
 _LARGEST_RIDGE = 1.0
 _LARGEST_DIMENSION = 1000
 _LEAST_PENALTY = 1e-300  # its inverse is the effective C
-_MOMENTUM = 0.75
+_STEPS = (40, 160)
+_LARGEST_MOMENTUM = 0.5
 # A budget far from rounding: the squares of all mu must not sum to more than that of the budget.
 _SAFE = 1 - 1e-12
 
@@ -66,6 +67,7 @@ class _Descent:
     whitener_ridge: float
     clip: float
     step: float
+    momentum: float
 
 
 def _noise_ridge(facts: PublicFacts, moment: SecondMoment) -> float:
@@ -92,8 +94,9 @@ class WhitenedGD(Solver):
 
     Parameters
     ----------
-    max_iter : int, default=40
-        Number ``T`` of gradients. More cost time and no privacy, since the noise is calibrated for all of them.
+    max_iter : int or None, default=None
+        Number ``T`` of gradients. ``None``: ``q`` of the rules below, between 40 and 160. More cost time and no
+        privacy, since the noise is calibrated for all of them.
     whitening : {"auto", "full", "diagonal"}, default="auto"
         The whole second moment, which takes D x D work for D weights, or its diagonal. ``"auto"``: the whole one
         unless ``D > 1000`` or the ridge of its whitener (see the rules) would be above its mean eigenvalue, which
@@ -111,6 +114,9 @@ class WhitenedGD(Solver):
       path the noise grows with ``time D / (mu n)`` relative to the signal, so this stops where they balance: early
       stopping in the whitened norm is the regulariser, and directions of little variance are learnt last. The step is
       at most 1.5 (logistic) or 2 times ``1 / sup phi''``, 0.4 or 0.8 times with the diagonal.
+    * Steps and momentum: ``T`` is ``q`` between 40 and 160, momentum the least with which ``T`` steps of at most that
+      length take the time, and at most 1/2: an oscillation shrinks by its root in each step, and one that lasts leaves
+      the weight of a rare class where its gradient vanishes.
     * Clip norm: ``c = c0 sqrt(d_eff)``, ``d_eff`` the effective dimension of the released moment, whose root is the
       norm of a typical whitened row. ``c0`` is 0.35 (logistic) or 0.5 and grows with ``sqrt(q / 12)`` up to 1 or 1.5;
       it is ``sqrt(2)`` times that for several outputs, where a record has the residuals of two classes or more.
@@ -153,7 +159,7 @@ class WhitenedGD(Solver):
     rank = 1
     rows = "sphere"
 
-    def __init__(self, max_iter: int = 40, whitening: str = "auto") -> None:
+    def __init__(self, max_iter: int | None = None, whitening: str = "auto") -> None:
         self.max_iter = max_iter
         self.whitening = whitening
 
@@ -167,11 +173,12 @@ class WhitenedGD(Solver):
             for share, is_diagonal in ((_SHARE_FULL, False), (_SHARE_DIAGONAL, True))
         )
         moment, share = (full, _SHARE_FULL) if self._is_full(facts, full) else (diagonal, _SHARE_DIAGONAL)
-        descent = self._descent(facts, mu, moment)
+        n_steps = self._n_steps(facts, mu)
+        descent = self._descent(facts, mu, moment, n_steps)
         condition = whitener_condition(descent.whitener_ridge, facts.data_norm**2)
-        gradient = WhitenedGradient(mu * sqrt((1 - share) / self.max_iter), condition, *size)
+        gradient = WhitenedGradient(mu * sqrt((1 - share) / n_steps), condition, *size)
         return Plan(
-            ((moment, 1), (gradient, self.max_iter)),
+            ((moment, 1), (gradient, n_steps)),
             max(1 / facts.C / facts.n_weights, _LEAST_PENALTY),
             descent,
         )
@@ -183,7 +190,13 @@ class WhitenedGD(Solver):
         is_affordable = facts.n_weights <= _LARGEST_DIMENSION
         return is_affordable and _noise_ridge(facts, full) <= _LARGEST_RIDGE * mean_eigenvalue
 
-    def _descent(self, facts: PublicFacts, mu: float, moment: SecondMoment) -> _Descent:
+    def _n_steps(self, facts: PublicFacts, mu: float) -> int:
+        if self.max_iter is not None:
+            return self.max_iter
+        low, high = _STEPS
+        return round(min(max(facts.signal(mu), low), high))
+
+    def _descent(self, facts: PublicFacts, mu: float, moment: SecondMoment, n_steps: int) -> _Descent:
         constants = _LOGISTIC if isinstance(facts.loss, Logistic) else _HINGE
         loss = self.problem_loss(facts)
         dimension, signal = facts.n_weights, facts.signal(mu)
@@ -192,10 +205,12 @@ class WhitenedGD(Solver):
         if facts.n_outputs > 1:
             clip *= sqrt(2)  # as two columns w and -w: twice the signal for sqrt(2) times the noise in each
         unit = 1 / min(loss.curvature_bound, 1.0)
-        cap = constants.caps[int(moment.is_diagonal)]
-        step = min(constants.time * signal * (1 - _MOMENTUM) / self.max_iter, cap) * unit
+        cap, time = constants.caps[int(moment.is_diagonal)], constants.time * signal
+        # as little as the longest steps need to take that time
+        momentum = 0.0 if time == 0 else min(max(1 - cap * n_steps / time, 0.0), _LARGEST_MOMENTUM)
+        step = min(time * (1 - momentum) / n_steps, cap) * unit
         ridge = max(_noise_ridge(facts, moment), _LEAST_RIDGE * facts.data_norm**2 / dimension)
-        return _Descent(facts.n_samples, facts.data_norm, ridge, clip, step)
+        return _Descent(facts.n_samples, facts.data_norm, ridge, clip, step, momentum)
 
     def run(self, curator: Curator, plan: Plan) -> Outcome:
         (moment, _), (gradient, n_steps) = plan.questions
@@ -208,12 +223,13 @@ class WhitenedGD(Solver):
         v = previous = total = curator.zeros()
         for t in range(n_steps):
             answer = clip_norm * curator.ask(gradient, whitener, clip_norm, v)
-            moved = v + _MOMENTUM * (v - previous) - step * answer
+            moved = v + descent.momentum * (v - previous) - step * answer
             v, previous = (shrink * moved.T).T, v
             if t >= n_steps // 2:
                 total = total + v
-        return Outcome(whitener.to_weights(total / (n_steps - n_steps // 2)), n_steps)
+        weights = whitener.to_weights(total / (n_steps - n_steps // 2))
+        return Outcome(weights, n_steps, clip_norm=clip_norm, whitening=whitener.matrix)
 
     def _check_parameters(self) -> None:
-        check_count("max_iter", self.max_iter)
+        check_count("max_iter", self.max_iter, optional=True)
         check_choice("whitening", self.whitening, ("auto", "full", "diagonal"))

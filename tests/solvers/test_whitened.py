@@ -147,7 +147,7 @@ def data(n=300, d=4, n_classes=2, seed=0):
 
 
 def reference(X, targets, loss, radius, intercept, ridge, whitener_ridge, clip, step, n_steps, is_diagonal):
-    """Whitened gradient descent with per-record gradients and no noise; an implicit step for the penalty."""
+    """Whitened gradient descent with per-record gradients, no noise, momentum 1/2; an implicit step for the penalty."""
     design = on_sphere(X, radius, intercept)
     n, D = design.shape
     M = design.T @ design / n
@@ -167,7 +167,7 @@ def reference(X, targets, loss, radius, intercept, ridge, whitener_ridge, clip, 
         gradients = np.einsum("ij,ik->ijk", design @ A, residuals)
         sizes = np.linalg.norm(gradients.reshape(n, -1), axis=1)
         g = (gradients * np.minimum(1, c / np.maximum(sizes, 1e-300))[:, None, None]).sum(axis=0)
-        v, previous = solve @ (v + 0.75 * (v - previous) - step * g / n), v
+        v, previous = solve @ (v + 0.5 * (v - previous) - step * g / n), v
         iterates.append(A @ v)
     return np.mean(iterates[n_steps // 2 :], axis=0)
 
@@ -227,21 +227,41 @@ def test_without_noise_it_is_its_plain_reference(cls, n_classes, fit_intercept, 
 
 
 def test_rules_of_the_plan_at_a_moderate_budget():
-    """The step, the clip norm and both ridges where no cap acts, written out."""
+    """Steps, momentum, clip norm and both ridges, written out."""
     public = facts(n_samples=20_000, n_features=49, C=2.0)
     mu = gaussian_mu(0.2, 1e-8)
     for whitening, share, spread in (("full", 0.2, sqrt(100)), ("diagonal", 0.05, sqrt(2 * log(100)))):
         plan = WhitenedGD(whitening=whitening).plan(public, 0.2, 1e-8)
         signal = mu * 20_000 / 50
         settings, cap = plan.settings, 1.5 if whitening == "full" else 0.4
-        assert settings.step == pytest.approx(4 * min(3 * signal * 0.25 / 40, cap))
+        assert plan.questions[1][1] == 40  # the signal is below
+        assert settings.momentum == pytest.approx(min(0.5, max(0, 1 - cap * 40 / (3 * signal))))
+        assert settings.step == pytest.approx(4 * min(3 * signal * (1 - settings.momentum) / 40, cap))
         assert settings.clip == pytest.approx(0.35 * sqrt(signal / 12))
         assert settings.whitener_ridge == pytest.approx(0.25 * spread / (mu * sqrt(share) * 20_000))
         assert plan.ridge == pytest.approx(1 / 100)
         other = facts(**{**vars(public), "neighbours": "replace_one"})
         replaced = WhitenedGD(whitening=whitening).plan(other, 0.2, 1e-8).settings
         assert replaced.whitener_ridge == pytest.approx(sqrt(2) * settings.whitener_ridge)
-        assert replaced.step == pytest.approx(4 * min(1.5 * signal * 0.25 / 40, cap))
+        assert replaced.momentum == pytest.approx(min(0.5, max(0, 1 - cap * 40 / (1.5 * signal))))
+        assert replaced.step == pytest.approx(4 * min(1.5 * signal * (1 - replaced.momentum) / 40, cap))
+
+
+@pytest.mark.parametrize(
+    ("n_samples", "n_steps", "momentum"),
+    [
+        (1_000, 40, 0.0),  # little time: steps are short anyway
+        (14_000, 40, 1 - 1.5 * 40 / (3 * 28.387)),  # the longest steps, and as little momentum as they need
+        (20_000, 41, 1 - 1.5 * 41 / (3 * 40.553)),
+        (60_000, 122, 0.5),  # as many steps as mu n / D
+        (10**7, 160, 0.5),
+    ],
+)
+def test_steps_grow_with_the_signal_before_momentum_does(n_samples, n_steps, momentum):
+    public = facts(n_samples=n_samples, n_features=49)
+    plan = WhitenedGD(whitening="full").plan(public, 0.5, 1e-8)
+    assert plan.questions[1][1] == n_steps
+    assert plan.settings.momentum == pytest.approx(momentum, abs=2e-3)
 
 
 @pytest.mark.parametrize("cls", [DPLogisticRegression, DPLinearSVC, DPHuberSVC])
@@ -294,6 +314,8 @@ def test_labels_do_not_depend_on_the_row_map_and_scores_are_those_of_bounded_row
     np.testing.assert_array_equal(model.predict(X), plain > 0)
     length = np.sqrt((X**2).sum(axis=1) + 0.6**2)
     np.testing.assert_allclose(model.decision_function(X), 2 * plain / length, rtol=1e-9)
+    np.testing.assert_array_equal(model.predict_proba(X)[:, 1] > 0.5, plain > 0)
+    model._clip_norm = None  # without the clip's link
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], 1 / (1 + np.exp(-2 * plain / length)), rtol=1e-9)
     for given in (sp.csr_array(X), X.astype(np.float32), np.asfortranarray(X)):
         np.testing.assert_allclose(model.decision_function(given), 2 * plain / length, rtol=1e-4, atol=1e-5)
