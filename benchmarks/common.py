@@ -22,6 +22,7 @@ import numpy as np
 import scipy
 import sklearn
 import threadpoolctl
+from blind_sets import BLIND_SETS, BLIND_TITLES, MULTICLASS
 from made_sets import LENGTH_SETS, MADE_SETS, MADE_TITLES, SPARSE_SETS
 
 import dpskl
@@ -41,6 +42,7 @@ TITLES = {
     "imdb_2000": "IMDB, 2,000 words",
     "imdb": "IMDB, 20,000 words",
     **MADE_TITLES,
+    **{name: title for name, title in BLIND_TITLES.items() if name not in MULTICLASS},  # benchmarks fit two classes
 }
 
 # -- data ---------------------------------------------------------------------------------------------
@@ -68,9 +70,10 @@ def load(name: str) -> tuple[Any, Any]:
     """Return ``(X, y)`` with features in [0, 1], one-hot, and labels -1 and +1; read once in each process.
 
     Sets of many columns are CSR; ``imdb_2000`` has the first 2,000 of the columns of ``imdb``, the commonest words.
-    What ``made_sets.py`` makes needs no file.
+    What ``made_sets.py`` makes needs no file, and what ``blind_sets.py`` declares lies in packages; those of
+    ``MULTICLASS`` have labels 0, 1, ...
     """
-    made = MADE_SETS | LENGTH_SETS | SPARSE_SETS
+    made = MADE_SETS | LENGTH_SETS | SPARSE_SETS | BLIND_SETS
     if name in made:
         return made[name]()
     if name == "imdb_2000":
@@ -93,6 +96,9 @@ def available(names: Iterable[str]) -> list[str]:
         try:
             load(name)
         except (ImportError, OSError) as error:
+            if name in BLIND_SETS:
+                print(f"{name}: skipped, {error}")
+                continue
             file = getattr(error, "filename", None)
             reason = f"no {Path(file).name}" if file else error
             where = "$DPSKL_DATA" if "DPSKL_DATA" in os.environ else "../shared/data"
@@ -100,7 +106,7 @@ def available(names: Iterable[str]) -> list[str]:
         else:
             found.append(name)
     if not found:
-        print("no data set could be read: set DPSKL_DATA to the folder that holds load.py")
+        print("no data set could be read: set DPSKL_DATA to the folder that holds load.py, or see benchmarks/README.md")
     return found
 
 
