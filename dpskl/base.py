@@ -22,7 +22,7 @@ from dpskl.public_data import with_public_problem
 from dpskl.records.losses import MarginLoss
 from dpskl.records.path import Path
 from dpskl.records.problem import Problem
-from dpskl.solvers import Plan, PublicFacts, Solver, make_solver
+from dpskl.solvers import Outcome, Plan, PublicFacts, Solver, make_solver
 from dpskl.validation import (
     check_parameters,
     check_penalty,
@@ -58,6 +58,13 @@ def _warn_of_weak_signal(facts: PublicFacts, epsilon: float, delta: float) -> No
             WeakSignalWarning,
             stacklevel=3,
         )
+
+
+def _clipped_length(outcome: Outcome, facts: PublicFacts) -> float | None:
+    """Return the norm of a typical row in units of the clip norm, where gradients were clipped and both are known."""
+    if outcome.clip_norm is None or (outcome.row_length is None and facts.rows == "clip"):  # no row need be that long
+        return None
+    return float((facts.row_norm if outcome.row_length is None else outcome.row_length) / outcome.clip_norm)
 
 
 class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
@@ -230,7 +237,7 @@ class PrivateLinearClassifier(LinearPredictor, PrivateClassifier):
         self.data_norm_ = facts.data_norm
         self.solver_ = solver
         self._constant, self._rows = facts.intercept, facts.rows
-        self._clip_norm, self._whitening = outcome.clip_norm, outcome.whitening
+        self._clipped_length = _clipped_length(outcome, facts)
         progress.finished()
         return self
 

@@ -23,8 +23,17 @@ __all__ = ["fit_facts", "from_record", "released_copy", "to_record"]
 _FORMAT = 1
 # Parameters that lead back to the house: a ledger, and the seed of noise that was meant for tests.
 _KEPT_BACK = ("accountant", "random_state")
-_ARRAYS = ("coef_", "intercept_", "classes_", "feature_names_in_", "class_prior_", "_whitening")
-_PLAIN = ("n_features_in_", "n_iter_", "history_", "effective_C_", "data_norm_", "_constant", "_rows", "_clip_norm")
+_ARRAYS = ("coef_", "intercept_", "classes_", "feature_names_in_", "class_prior_")
+_PLAIN = (
+    "n_features_in_",
+    "n_iter_",
+    "history_",
+    "effective_C_",
+    "data_norm_",
+    "_constant",
+    "_rows",
+    "_clipped_length",
+)
 
 
 def fit_facts(
@@ -106,7 +115,7 @@ def to_record(model: Any) -> dict[str, Any]:
     parameters = {name: value for name, value in released.get_params(deep=False).items() if name not in _KEPT_BACK}
     if "solver" in parameters:
         parameters["solver"] = _solver_record(parameters["solver"])
-    fitted = {name: getattr(released, name) for name in (*_ARRAYS, *_PLAIN) if name in vars(released)}
+    fitted = {name: getattr(released, name) for name in (*_ARRAYS, *_PLAIN) if hasattr(released, name)}
     if hasattr(released, "solver_"):
         fitted["solver_"] = _solver_record(released.solver_)
     return {
@@ -143,11 +152,11 @@ def _made(cls: type, record: Mapping[str, Any]) -> Any:
             raise ValueError(f"the record is damaged: a released model has no {name}")
     model = cls(**parameters)
     for name, value in _from_plain(record["fitted"]).items():
-        if name in _ARRAYS and value is not None:
+        if name in _ARRAYS:
             value = np.asarray(value, dtype=object if name == "feature_names_in_" else None)
         elif name == "solver_":
             value = _solver_from(value)
-        elif name not in (*_ARRAYS, *_PLAIN):
+        elif name not in _PLAIN:
             raise ValueError(f"the record has a fitted attribute {name!r}, which no model of this package has")
         setattr(model, name, value)
     guarantee = record["privacy_guarantee"]
@@ -171,27 +180,12 @@ def _check_whole(model: Any) -> None:
         is_finite = all(isinstance(value, float | int) and isfinite(value) for value in found.ravel())
         if found.shape != shape or n_classes < 2 or not is_finite:
             raise ValueError(f"the record is damaged: {name} must be finite and of shape {shape}")
-    if hasattr(model, "solver"):
-        _check_clip(model)
+    length = getattr(model, "_clipped_length", None)
+    if length is not None and not (isinstance(length, float | int) and 0 < length < np.inf):
+        raise ValueError(f"the record is damaged: _clipped_length={length!r} must be None or positive and finite")
     guarantee = model.privacy_guarantee_
     if guarantee is not None and not _is_claimed(guarantee):
         raise ValueError(f"the record is damaged: its cost is not within ({guarantee.epsilon!r}, {guarantee.delta!r})")
-
-
-def _check_clip(model: Any) -> None:
-    """Raise ValueError unless clip norm and whitening, where there are any, are what probabilities can use."""
-    clip_norm, whitening = model._clip_norm, model._whitening
-    if clip_norm is not None and not (isinstance(clip_norm, float | int) and 0 < clip_norm < np.inf):
-        raise ValueError(f"the record is damaged: _clip_norm={clip_norm!r} must be None or positive and finite")
-    n_weights = model.n_features_in_ + (model._constant > 0)
-    if whitening is not None and not (
-        whitening.dtype.kind == "f"
-        and whitening.shape in ((n_weights,), (n_weights, n_weights))
-        and np.isfinite(whitening).all()
-    ):
-        raise ValueError(
-            f"the record is damaged: _whitening must be finite, a vector or a square for {n_weights} weights"
-        )
 
 
 def _is_claimed(guarantee: PrivacyGuarantee) -> bool:

@@ -122,7 +122,8 @@ class DPLogisticRegression(PrivateLinearClassifier):
 
         Without a clip that is the logistic function of the score, or the softmax of the scores. Solvers that clip the
         gradient of a record settle where *clipped* gradients cancel, with scores that are too large; what belongs to
-        them is computed from the clip norm and the length of a row (docs/theory.md, *Probabilities under a clip*).
+        them is computed from the clip norm and the length of a typical row (docs/theory.md, *Probabilities under a
+        clip*).
         Labels and their order follow the scores either way.
 
         Parameters
@@ -146,14 +147,13 @@ class DPLogisticRegression(PrivateLinearClassifier):
         -------
         ndarray of shape (n_samples, n_classes)
         """
-        _, rows = self._bounded(X)
-        scores = self._scores(rows)
+        scores = self.decision_function(X)
         if scores.ndim == 1:
             log_p = np.column_stack([log_expit(-scores), log_expit(scores)])
         else:
             log_p = log_softmax(scores, axis=1)
-        lengths = self._clipped_lengths(rows)
-        return log_p if lengths is None else unclipped_log_probabilities(log_p, lengths)
+        length = self._clipped_length
+        return log_p if length is None else unclipped_log_probabilities(log_p, length)
 
 
 class DPLinearSVC(PrivateLinearClassifier):

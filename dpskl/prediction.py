@@ -24,9 +24,8 @@ class LinearPredictor:
     data_norm_: float
     _constant: float
     _rows: str
-    # where gradients were clipped, and in which coordinates; models of old have neither
-    _clip_norm: float | None = None
-    _whitening: np.ndarray[Any, Any] | None = None
+    # norm of a typical row in units of the clip norm, where gradients were clipped; models of old have none
+    _clipped_length: float | None = None
 
     def _bounded(self, X: Any) -> tuple[Any, Design]:
         check_is_fitted(self)
@@ -45,21 +44,12 @@ class LinearPredictor:
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             For two classes, positive scores speak for ``classes_[1]``.
         """
-        return self._scores(self._bounded(X)[1])
-
-    def _scores(self, rows: Design) -> np.ndarray[Any, Any]:
+        _, rows = self._bounded(X)
         weights = self.coef_.T
         if self._constant:
             weights = np.vstack([weights, self.intercept_ / self._constant])
         scores = rows.scores(weights)
         return scores[:, 0] if len(self.classes_) == 2 else scores
-
-    def _clipped_lengths(self, rows: Design) -> np.ndarray[Any, Any] | None:
-        """Return the norms of rows in units of the clip norm, in the coordinates of the clip; None without a clip."""
-        if self._clip_norm is None:
-            return None
-        norms = rows.row_norms if self._whitening is None else rows.transformed_row_norms(self._whitening)
-        return norms / self._clip_norm
 
     def score_parts(self, X):
         """Return what each feature adds to the scores of a row, and last the intercept.

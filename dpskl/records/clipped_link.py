@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 _RAW = 0.2
 
 
-def unclipped_log_probabilities(log_p: Array, lengths: Array) -> Array:
+def unclipped_log_probabilities(log_p: Array, length: float) -> Array:
     r"""Return the logarithms of the probabilities at which the clipped gradients of a record are zero on average.
 
     A record with label ``k`` pulls with its gradient ``p - e_k`` (times its row), shortened by
@@ -27,8 +27,9 @@ def unclipped_log_probabilities(log_p: Array, lengths: Array) -> Array:
     log_p : ndarray of shape (n, n_classes)
         Logarithms of the probabilities that belong to the scores; two columns for one score, whose gradient is a
         single number, and ``||p - e_k||`` the probability of the other label.
-    lengths : ndarray of shape (n,)
-        Norms of the rows, transformed as they were where gradients were clipped, in units of the clip norm.
+    length : float
+        Norm of a typical row, transformed as it was where gradients were clipped, in units of the clip norm. It is one
+        number for all rows, so that probabilities are in the order of the scores.
 
     Returns
     -------
@@ -42,7 +43,7 @@ def unclipped_log_probabilities(log_p: Array, lengths: Array) -> Array:
     else:
         others = np.square(p).sum(axis=1, keepdims=True) - np.square(p)
         distances = np.sqrt(np.square(1 - p) + np.maximum(others, 0))
-    log_q = log_p + np.log(np.maximum(1, distances * lengths[:, None]))
+    log_q = log_p + np.log(np.maximum(1, distances * length))
     log_q -= logsumexp(log_q, axis=1, keepdims=True)
     mixed = (1 - _RAW) * log_q + _RAW * log_p
     result: Array = mixed - logsumexp(mixed, axis=1, keepdims=True)

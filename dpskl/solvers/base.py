@@ -144,15 +144,15 @@ class Outcome:
         What happened along the way, one value per entry; None where nothing is chosen at run time.
     clip_norm : float or None
         At which norm the gradients were clipped in the end, for probabilities; None where nothing was.
-    whitening : ndarray of shape (n_weights,) or (n_weights, n_weights), or None
-        What rows were multiplied by where that norm was taken.
+    row_length : float or None
+        Norm of a typical row where that norm was taken; None for the bound on the rows themselves.
     """
 
     weights: Array
     n_iter: int
     history: dict[str, list[Any]] | None = None
     clip_norm: float | None = None
-    whitening: Array | None = None
+    row_length: float | None = None
 
 
 def refuse_pure(name: str, delta: float) -> None:

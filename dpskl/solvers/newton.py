@@ -248,14 +248,15 @@ class Newton(Solver):
                 damping = max(settings.damping / sqrt(count), settings.least_damping)
                 each = [self._whitener(moment, damping, top) for moment in moments]
                 common = each[0] if len(each) == 1 else self._whitener(moments.mean(axis=0), damping, top)
-                clip_norm = settings.clip * sqrt(max(common.effective_dimension, 1.0))
+                row_length = sqrt(max(common.effective_dimension, 1.0))
+                clip_norm = settings.clip * row_length
             answer = clip_norm * curator.ask(gradient, common, clip_norm, _whitened(common, weights))
             raw = common.to_weights((answer.T / common.scales**2).T)  # W^(-T)
             weights = weights - _newton_step(each, raw, weights, plan.ridge, curvature)
             if t >= first_kept:
                 total = total + weights
         weights = total / (n_steps - first_kept)
-        return Outcome(weights, n_steps, clip_norm=clip_norm, whitening=common.matrix)
+        return Outcome(weights, n_steps, clip_norm=clip_norm, row_length=row_length)
 
     @staticmethod
     def _ask_matrices(curator: Curator, matrix: Mechanism, weights: Array) -> Array:

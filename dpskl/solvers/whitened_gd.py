@@ -216,7 +216,8 @@ class WhitenedGD(Solver):
         (moment, _), (gradient, n_steps) = plan.questions
         descent: _Descent = plan.settings
         whitener = Whitener(curator.ask(moment) / descent.n_samples, descent.whitener_ridge, descent.row_norm**2)
-        clip_norm = descent.clip * sqrt(max(whitener.effective_dimension, 1.0))
+        row_length = sqrt(max(whitener.effective_dimension, 1.0))
+        clip_norm = descent.clip * row_length
         step = descent.step / descent.n_samples
         with np.errstate(over="ignore"):  # what an infinite penalty leaves is nothing
             shrink = 1 / (1 + step * plan.ridge * whitener.scales**2)
@@ -228,7 +229,7 @@ class WhitenedGD(Solver):
             if t >= n_steps // 2:
                 total = total + v
         weights = whitener.to_weights(total / (n_steps - n_steps // 2))
-        return Outcome(weights, n_steps, clip_norm=clip_norm, whitening=whitener.matrix)
+        return Outcome(weights, n_steps, clip_norm=clip_norm, row_length=row_length)
 
     def _check_parameters(self) -> None:
         check_count("max_iter", self.max_iter, optional=True)

@@ -6,7 +6,7 @@ from math import inf
 
 import numpy as np
 import pytest
-from scipy.special import log_softmax
+from scipy.special import log_expit, log_softmax
 
 import dpskl.records.clipped_link as clipped_link
 from dpskl import DPLogisticRegression
@@ -38,15 +38,19 @@ def exact(monkeypatch):
 def random_cases(n_classes, n=300):
     rng = np.random.default_rng(n_classes)
     scores = rng.normal(size=(n, n_classes)) * 10.0 ** rng.uniform(-1, 1, (n, 1))
-    return log_softmax(scores, axis=1), 10.0 ** rng.uniform(-1, 1.5, n)
+    return log_softmax(scores, axis=1)
 
 
+each_length = pytest.mark.parametrize("length", [0.3, 1.0, 1.7, 3.0, 30.0])
+
+
+@each_length
 @pytest.mark.parametrize("n_classes", [2, 3, 7])
-def test_clipped_gradients_cancel(exact, n_classes):
-    log_p, lengths = random_cases(n_classes)
-    log_q = unclipped_log_probabilities(log_p, lengths)
+def test_clipped_gradients_cancel(exact, n_classes, length):
+    log_p = random_cases(n_classes)
+    log_q = unclipped_log_probabilities(log_p, length)
     np.testing.assert_allclose(np.exp(log_q).sum(axis=1), 1)
-    for p, q, length in zip(np.exp(log_p), np.exp(log_q), lengths, strict=True):
+    for p, q in zip(np.exp(log_p), np.exp(log_q), strict=True):
         # one score: a number, and not the two entries of p - e_k
         pulls = np.array([[p[1]], [p[1] - 1]]) if n_classes == 2 else p - np.eye(n_classes)
         norms = length * np.linalg.norm(pulls, axis=1, keepdims=True)
@@ -54,10 +58,11 @@ def test_clipped_gradients_cancel(exact, n_classes):
         np.testing.assert_allclose(q @ clipped, 0, atol=1e-12)
 
 
+@each_length
 @pytest.mark.parametrize("n_classes", [2, 3, 7])
-def test_the_order_of_classes_is_that_of_the_scores(n_classes):
-    log_p, lengths = random_cases(n_classes, 3000)
-    log_q = unclipped_log_probabilities(log_p, lengths)
+def test_the_order_of_classes_is_that_of_the_scores(n_classes, length):
+    log_p = random_cases(n_classes, 3000)
+    log_q = unclipped_log_probabilities(log_p, length)
     order = np.argsort(log_p, axis=1)
     sorted_p, sorted_q = (np.take_along_axis(values, order, axis=1) for values in (log_p, log_q))
     apart = np.diff(sorted_p, axis=1) > 1e-9
@@ -66,14 +71,22 @@ def test_the_order_of_classes_is_that_of_the_scores(n_classes):
 
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_rows_that_no_clip_reaches_keep_their_probabilities(n_classes):
-    log_p, _ = random_cases(n_classes)
-    np.testing.assert_allclose(unclipped_log_probabilities(log_p, np.full(len(log_p), 0.7)), log_p, atol=1e-12)
+    log_p = random_cases(n_classes)
+    np.testing.assert_allclose(unclipped_log_probabilities(log_p, 0.7), log_p, atol=1e-12)
+
+
+@each_length
+def test_records_are_in_the_order_of_their_scores(length):
+    scores = np.linspace(-9, 9, 500)
+    log_q = unclipped_log_probabilities(np.column_stack([log_expit(-scores), log_expit(scores)]), length)
+    assert (np.diff(log_q[:, 1]) > 0).all()
+    np.testing.assert_allclose(log_q, log_q[::-1, ::-1], atol=1e-12)  # no label is preferred
 
 
 def test_extreme_scores_stay_finite():
     log_p = log_softmax(np.array([[800.0, 0, -800.0], [0.0, 0, 0], [1e5, 0, 0]]), axis=1)
-    for lengths in (np.zeros(3), np.full(3, 1e6)):
-        log_q = unclipped_log_probabilities(log_p, lengths)
+    for length in (1e-9, 1e6):
+        log_q = unclipped_log_probabilities(log_p, length)
         assert np.isfinite(log_q).all()
         assert np.allclose(np.exp(log_q).sum(axis=1), 1)
 
@@ -112,11 +125,9 @@ def test_a_descent_that_has_settled_knows_the_frequencies(exact, monkeypatch, so
     monkeypatch.setattr(whitened_gd, "_LOGISTIC", whitened_gd._LOGISTIC._replace(clip=0.6, largest_clip=0.6, time=1e9))
     X, y, frequencies = groups(n_classes)
     model = DPLogisticRegression(inf, solver=solver, classes=range(n_classes), C=1e9, fit_intercept=False).fit(X, y)
-    assert model._clip_norm < inf
     np.testing.assert_allclose(model.predict_proba(np.eye(3)), frequencies, atol=5e-3)
-    clip, model._clip_norm = model._clip_norm, None
+    model._clipped_length = None
     raw = model.predict_proba(np.eye(3))
-    model._clip_norm = clip
     assert np.abs(raw - frequencies).max() > 0.02  # the scores alone are off
 
 
@@ -129,7 +140,7 @@ def test_labels_scores_and_probabilities_agree(solver, n_classes):
     X = np.eye(4)[y] + rng.normal(size=(400, 4))
     model = DPLogisticRegression(2.0, solver=solver, classes=range(n_classes), data_norm=2.0, random_state=0)
     p = model.fit(X, y).predict_proba(X)
-    assert 0 < model._clip_norm < inf
+    assert 0 < model._clipped_length < inf
     np.testing.assert_array_equal(p.argmax(axis=1), model.predict(X))
     np.testing.assert_allclose(np.log(p), model.predict_log_proba(X))
     np.testing.assert_allclose(p.sum(axis=1), 1)
@@ -149,25 +160,23 @@ def test_what_does_not_clip_has_the_plain_link():
     X, y, _ = groups(2)
     model = DPLogisticRegression(1.0, solver="objective_perturbation", classes=[0, 1]).fit(X, y)
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], 1 / (1 + np.exp(-model.decision_function(X))))
-    del model._clip_norm, model._whitening  # as in a file of an earlier version
+    del model._clipped_length  # as in a file of an earlier version
     assert model.predict_proba(X).shape == (600, 2)
 
 
 @quiet
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("_clip_norm", -1.0, r"_clip_norm=-1\.0 must be None or positive"),
-        ("_clip_norm", "wide", "_clip_norm='wide'"),
-        ("_whitening", [1.0, 2.0], "_whitening must be finite, a vector or a square for 4 weights"),
-        ("_whitening", [[1.0, 2.0]], "_whitening must be finite"),
-        ("_whitening", [1.0, 2.0, float("nan"), 1.0], "_whitening must be finite"),
-        ("_whitening", ["a", "b", "c", "d"], "_whitening must be finite"),
-    ],
-)
-def test_a_damaged_record_is_refused(name, value, message):
+def test_rows_that_need_not_be_long_have_the_plain_link():
+    X, y, _ = groups(2)
+    solver = GradientDescent(clip_norm=0.3, rows="clip")
+    model = DPLogisticRegression(1.0, solver=solver, classes=[0, 1], data_norm=50.0).fit(X, y)
+    assert model._clipped_length is None
+
+
+@quiet
+@pytest.mark.parametrize("value", [-1.0, 0.0, inf, "wide", [1.0]])
+def test_a_damaged_record_is_refused(value):
     X, y, _ = groups(2)
     record = DPLogisticRegression(1.0, solver=WhitenedGD(), classes=[0, 1], random_state=0).fit(X, y).to_dict()
-    record["fitted"][name] = value
-    with pytest.raises(ValueError, match=message):
+    record["fitted"]["_clipped_length"] = value
+    with pytest.raises(ValueError, match=r"_clipped_length=.* must be None or positive and finite"):
         DPLogisticRegression.from_dict(record)

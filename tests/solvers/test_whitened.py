@@ -315,7 +315,7 @@ def test_labels_do_not_depend_on_the_row_map_and_scores_are_those_of_bounded_row
     length = np.sqrt((X**2).sum(axis=1) + 0.6**2)
     np.testing.assert_allclose(model.decision_function(X), 2 * plain / length, rtol=1e-9)
     np.testing.assert_array_equal(model.predict_proba(X)[:, 1] > 0.5, plain > 0)
-    model._clip_norm = None  # without the clip's link
+    model._clipped_length = None  # without the clip's link
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], 1 / (1 + np.exp(-2 * plain / length)), rtol=1e-9)
     for given in (sp.csr_array(X), X.astype(np.float32), np.asfortranarray(X)):
         np.testing.assert_allclose(model.decision_function(given), 2 * plain / length, rtol=1e-4, atol=1e-5)
