@@ -43,7 +43,7 @@ ALLOWED = {
         "accounting",
         "validation",
     },
-    "linear_model": {"base", "records.losses"},
+    "linear_model": {"base", "records.losses", "records.clipped_link"},
     "dummy": {"classifier", "exchange", "mechanisms", "progress", "validation"},
     "preprocessing": {"progress", "records", "validation"},
     "model_selection": {

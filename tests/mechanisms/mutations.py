@@ -395,12 +395,12 @@ MUTATIONS = {
         ("clip_norm=gradient_bound", "clip_norm=facts.data_norm", "fit: langevin / logistic / 3"),
     ],
     "solvers.whitened_gd": [
-        ("sqrt((1 - share) / self.max_iter)", "sqrt(1 / self.max_iter)", "fit: whitened"),
-        ("sqrt((1 - share) / self.max_iter)", "(1 - share) / self.max_iter", "fit: whitened"),
+        ("sqrt((1 - share) / n_steps)", "sqrt(1 / n_steps)", "fit: whitened"),
+        ("sqrt((1 - share) / n_steps)", "(1 - share) / n_steps", "fit: whitened"),
         ("mu * sqrt(share), is_diagonal", "2 * mu * sqrt(share), is_diagonal", "fit: whitened"),
         ("mu * sqrt(share), is_diagonal", "mu * sqrt(share) / 2, is_diagonal", "fit: whitened"),
         ("SecondMoment(facts.data_norm,", "SecondMoment(1.0,", "fit: whitened"),
-        ("(gradient, self.max_iter)", "(gradient, 1)", "fit: whitened"),
+        ("((moment, 1), (gradient, n_steps))", "((moment, 1), (gradient, 1))", "fit: whitened"),
     ],
     "solvers.output_perturbation": [
         ("L, B, lam = loss.gradient_bound(K) * facts.row_norm,",
