@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from conftest import Tape
+from public_cases import clipped_sum, gradients, private_records, run, zeros
 from scipy.optimize import minimize
-from scipy.special import expit, softmax
 from solver_cases import facts, problem_for
 
 from dpskl import DPHuberSVC, DPLinearSVC, DPLogisticRegression, PrivacyAccountant
@@ -26,45 +26,21 @@ SHORT = {"s1": 2, "s2": 3, "max_iter": 9, "step_size": 0.3, "clip_norm": 0.4}
 GIVEN = {"step_size_2": 0.05, "clip_norm_2": 1.5, "stability": 0.02}
 
 
-def run(solver, public, epsilon=1.0):
-    plan = solver.plan(public, epsilon, 1e-6)
-    tape = Tape(1)
-    return plan, tape, solver.run(Curator(problem_for(public, solver), plan.open_budget(), tape), plan).weights
-
-
 # -- the same run in plain numpy -------------------------------------------------------------------------------
-
-
-def plain_gradients(public, members, w):
-    """Gradients of the records of solver_cases, made again here, shape (n, weights, outputs)."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(public.n_samples, public.n_features))
-    codes = rng.integers(0, public.n_classes, public.n_samples)
-    X = X * np.minimum(1, public.data_norm / np.linalg.norm(X, axis=1, keepdims=True))
-    design = np.column_stack([X, np.full(len(X), public.intercept)])[members]
-    scores, codes = design @ w, codes[members]
-    if public.n_classes == 2:
-        return design[:, :, None] * (expit(scores[:, 0]) - codes)[:, None, None]
-    return design[:, :, None] * (softmax(scores, axis=1) - np.eye(public.n_classes)[codes])[:, None, :]
-
-
-def clipped(gradients, clip):
-    norms = np.sqrt((gradients**2).sum(axis=(1, 2), keepdims=True))
-    return (gradients * np.minimum(1, clip / np.maximum(norms, 1e-300))).sum(axis=0)
 
 
 def plain_run(solver, public, tape, rate):
     """The paper's algorithm 1, with momentum and a penalty, and its ablations, on given draws."""
     n, draws, clip, step = public.n_samples, iter(tape.draws), solver.clip_norm, solver.step_size
-    shape = (public.n_weights, public.n_outputs)
+    (rows, codes), shape = private_records(public), zeros(public).shape
     size, ridge = rate * n, 1 / public.C / n
-    w, last, v, a, gradients, renewals, iterates = np.zeros(shape), 0, 0, np.ones(shape), [], 0, []
+    w, last, v, a, means, renewals, iterates = np.zeros(shape), 0, 0, np.ones(shape), [], 0, []
 
     def members():
         if rate == 1:
             return np.arange(n)
-        rows = np.cumsum(np.floor(next(draws).unit / -np.log1p(-rate)) + 1).astype(int) - 1
-        return rows[rows < n]
+        drawn = np.cumsum(np.floor(next(draws).unit / -np.log1p(-rate)) + 1).astype(int) - 1
+        return drawn[drawn < n]
 
     def noisy(sums):
         draw = next(draws)
@@ -77,28 +53,29 @@ def plain_run(solver, public, tape, rate):
         rms = sqrt(np.mean(a**2))
         clip_2 = solver.clip_norm_2 or clip * rms
         step_2 = solver.step_size_2 or step * clip / clip_2
-        g = plain_gradients(public, members(), w)
+        drawn = members()
+        g = gradients(rows[drawn], codes[drawn], w)
         direction, length, metric = None, step_2, a
         if solver.variant == "extra_noise":
-            (first, second), scale = noisy([clipped(g, clip) / clip, clipped(a * g, clip_2) / clip_2])
-            gradients.append(clip * first / size)
+            (first, second), scale = noisy([clipped_sum(g, clip) / clip, clipped_sum(a * g, clip_2) / clip_2])
+            means.append(clip * first / size)
             noise, direction, renew = clip * scale / size, clip_2 * second / size, (t + 1) % solver.s1 == 0
         elif place < solver.s1:
-            (first,), scale = noisy([clipped(g, clip)])
-            gradients.append(first / size)
-            noise, direction, length, metric = scale / size, gradients[-1], step, 1.0
+            (first,), scale = noisy([clipped_sum(g, clip)])
+            means.append(first / size)
+            noise, direction, length, metric = scale / size, means[-1], step, 1.0
             renew = place == solver.s1 - 1
         elif solver.variant == "noise_then_precondition":
-            (first,), _ = noisy([clipped(g, clip)])
+            (first,), _ = noisy([clipped_sum(g, clip)])
             direction, renew = a * first / size, False
         else:
-            (first,), _ = noisy([clipped(a * g, clip_2) / clip_2])
+            (first,), _ = noisy([clipped_sum(a * g, clip_2) / clip_2])
             direction, renew = clip_2 * first / size, False
         w, last = (w + solver.momentum * (w - last) - length * direction) / (1 + length * metric * ridge), w
         iterates.append(w)
         if renew:
-            G, s = np.mean(gradients, axis=0), noise / sqrt(len(gradients))
-            gradients, renewals = [], renewals + 1
+            G, s = np.mean(means, axis=0), noise / sqrt(len(means))
+            means, renewals = [], renewals + 1
             if solver.rule == "adagrad":
                 v, expected = v + G**2, renewals * s**2
             else:
@@ -110,8 +87,7 @@ def plain_run(solver, public, tape, rate):
             stability = sqrt(expected) if solver.stability is None else solver.stability * clip
             a = 1 / (np.sqrt(square) + stability)
     assert next(draws, None) is None
-    w = w if solver.iterate == "last" else np.mean(iterates[solver.max_iter // 2 :], axis=0)
-    return w[:, 0] if public.n_outputs == 1 else w
+    return w if solver.iterate == "last" else np.mean(iterates[solver.max_iter // 2 :], axis=0)
 
 
 @pytest.mark.parametrize("rate", [0.3, 1])
