@@ -4,7 +4,7 @@ As in privacy_by_force, every check raises AssertionError where dpskl promises t
 """
 
 from dataclasses import replace
-from math import inf, log, sqrt
+from math import fsum, inf, log, sqrt
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from dpskl.mechanisms.hessian import GaussianHessian
 from dpskl.mechanisms.hidden_descent import HiddenDescent
 from dpskl.mechanisms.perturbed_objective import calibrate_perturbed_objective
 from dpskl.mechanisms.prefix_sums import PrefixSums
+from dpskl.mechanisms.scaled_gradient import GradientPair, ScaledGradient
 from dpskl.mechanisms.second_moment import SecondMoment
 from dpskl.mechanisms.selection import selection_spread
 from dpskl.mechanisms.stable_training import ExactMinimum
@@ -48,6 +49,8 @@ def check_rounding():
             ),
             (selection_spread(-1.0, 2.0, neighbours, n, d), 3.0 * k, 4.0 * sums),
             (WhitenedGradient(1.0, condition, neighbours, n, d).sensitivity, k, condition * sums + norms),
+            (ScaledGradient(1.0, neighbours, n, d).sensitivity, k, sums),
+            (GradientPair(1.0, 3.0, neighbours, n, d, 3).sensitivity, sqrt(2) * k, sqrt(2) * sums),
         ):
             assert room <= seen - exact <= 1.01 * room
         # prefix sums: in each of four steps a sum over a quarter, and the running sum
@@ -57,6 +60,24 @@ def check_rounding():
         training = ExactMinimum(3.0, 0.5, 7.0, n, d, 4, loss_at_zero=1.0, n_problems=4)
         certified = training.distance(neighbours) - 3.0 * k / 7.0
         assert certified >= 2 * sqrt(4) * 10 * unit * 49152 * n * 3.0 / 7.0
+
+
+def check_wide_rows():
+    """A computed norm of many entries may be short by a rounding for each, and what is clipped by it stays within."""
+    d, clip, unit = 20_000, 0.1, 2.0**-53
+    for K, loss in ((1, Logistic()), (3, Softmax())):
+        problem = Problem(
+            np.full((1, d), 0.01), loss.encode(np.array([1]), max(K, 2)), loss, data_norm=2.0, n_outputs=K
+        )
+        weights, scales = problem.zeros(), np.full(problem.zeros().shape, 3.0)
+        scales.flags.writeable = False
+        scaled = ScaledGradient(1.0, "add_remove", 1, d, K).sum(problem, scales, clip, weights)
+        sums = [(scaled, K * d)]
+        if K == 1:
+            sums += [(problem.gradient_sum(weights, clip) / clip, d)]
+        for total, count in sums:
+            length = sqrt(fsum(total.ravel() ** 2))
+            assert 1 - 1e-9 <= length <= 1 - (count + 8) * unit
 
 
 def check_whitener():

@@ -9,6 +9,7 @@ SCALED = {
         ("out[rows] = squared(X) @", "out[rows] = 0.5 * squared(X) @", "scaled_gradients"),
     ],
     "records.problem": [
+        ("max(1e-12, (self.n_weights + 8) * 2.0**-51)", "1e-12", "wide_rows"),
         ("self.products_of_squares(scales * scales)", "self.products_of_squares(scales)", "scaled_gradients"),
         ("(kept[0], kept[1][indices])", "(kept[0], kept[1][indices] / 2)", "scaled_gradients"),
         ("norms = self.row_norms if transform is None else self._transformed_norms(transform)",
@@ -23,6 +24,8 @@ SCALED = {
         ("return clipped * (scales / clip_norm)", "return clipped * (scales / clip_norm) * 2", "scaled_gradients"),
         ("clip_norm / (1 + 2 * self._stretch), scales", "2 * clip_norm, scales", "scaled_gradients"),
         ("problem.gradient_sum(weights, self.clip_norm) /", "problem.gradient_sum(weights) /", "gradient_pairs"),
+        ("rounding_allowance(self.n_samples, self.n_features) +", "0 +", "rounding"),
+        ("clip_norm / (1 + 2 * self._stretch), scales", "clip_norm, scales", "wide_rows"),
         # one gradient for the preconditioner and the step, without paying twice
         ("return sqrt(2) * self._scaled.sensitivity", "return self._scaled.sensitivity", "fit: dp2, extra"),
         ("np.stack([plain, scaled]), self.noise_scale)", "np.stack([plain, scaled]), self.noise_scale * "
