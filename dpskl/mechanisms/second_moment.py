@@ -1,4 +1,4 @@
-"""Gaussian noise on the second moment of the rows, full or diagonal."""
+"""Gaussian noise on the second moment of the rows, or on a part of it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.sensitivity import contributions, rounding_allowance
 from dpskl.records.problem import Problem
 
-__all__ = ["SecondMoment", "add_symmetric_normal"]
+__all__ = ["PARTS", "SecondMoment", "add_symmetric_normal"]
 
 Array = np.ndarray[Any, Any]
+
+PARTS = {
+    "full": "second moment",
+    "arrow": "diagonal and last column of the second moment",
+    "diagonal": "diagonal of the second moment",
+}
 
 
 def add_symmetric_normal(noise: NoiseSource, gram: Array, scale: float) -> Array:
@@ -32,7 +38,7 @@ def add_symmetric_normal(noise: NoiseSource, gram: Array, scale: float) -> Array
 
 @dataclass(frozen=True)
 class SecondMoment(Mechanism):
-    r"""Release ``sum_i x_i x_i^T``, or its diagonal, plus Gaussian noise; ``x_i`` are the bounded rows.
+    r"""Release ``sum_i x_i x_i^T``, or a part of it, plus Gaussian noise; ``x_i`` are the bounded rows.
 
     Parameters
     ----------
@@ -40,7 +46,8 @@ class SecondMoment(Mechanism):
         Bound on the norm of a row, intercept included: ``Problem.row_bound``.
     mu : float
         Gaussian privacy parameter of the release: sensitivity over noise scale. ``inf`` for no noise.
-    is_diagonal : bool
+    part : {"full", "arrow", "diagonal"}
+        The whole matrix, its diagonal and the column of the constant, or its diagonal.
     neighbours : {"add_remove", "replace_one"}
     n_samples, n_features : int
         Public size, for the rounding of the float64 sum.
@@ -53,17 +60,17 @@ class SecondMoment(Mechanism):
       the Frobenius norm of the matrix. A record adds ``x x^T``, of Frobenius norm ``||x||^2 <= R^2``. Exchanging
       ``x`` for ``z`` moves it by ``(||x||^4 + ||z||^4 - 2 (x . z)^2)^(1/2) <= sqrt(2) R^2``. The noise of an entry off
       the diagonal has the standard deviation ``noise_scale / sqrt(2)``, and both triangles carry the same.
-    * *Diagonal.* A record adds ``x * x``, of norm ``(sum_j x_j^4)^(1/2) <= ||x||^2 <= R^2``; exchanging two moves it
-      by at most ``sqrt(2) R^2``, since no entry is negative.
+    * *Parts.* Diagonal and last column are entries of this vector, with the same weights, and the diagonal alone as
+      well. What leaves entries out moves by no more than the whole.
 
-    Both bounds are reached, by rows ``R e_j``. So the release is mu-GDP (Dong, Roth & Su 2022, theorem 1), with the
+    All bounds are reached, by rows ``R e_j``. So the release is mu-GDP (Dong, Roth & Su 2022, theorem 1), with the
     exact profile of Balle & Wang (2018, theorem 8). The matrix is not made positive semi-definite here: that is for
     whoever uses it.
     """
 
     row_norm: float
     mu: float
-    is_diagonal: bool
+    part: str
     neighbours: str
     n_samples: int
     n_features: int
@@ -72,8 +79,7 @@ class SecondMoment(Mechanism):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        part = "diagonal of the second moment" if self.is_diagonal else "second moment"
-        return f"Gaussian noise on the {part} of the rows"
+        return f"Gaussian noise on the {PARTS[self.part]} of the rows"
 
     @property
     def sensitivity(self) -> float:
@@ -89,9 +95,20 @@ class SecondMoment(Mechanism):
         return GaussianCost(self.mu)
 
     def release(self, problem: Problem, noise: NoiseSource) -> Array:
-        """Return the noisy matrix, symmetric of shape (D, D), or its diagonal of shape (D,): one pass."""
+        """Return the noisy matrix, symmetric, (D, D), or its diagonal and last column, (2, D), or its diagonal, (D,).
+
+        One pass over the data, two for the arrow.
+        """
         if problem.row_bound > self.row_norm:
             raise ValueError(f"row_norm={self.row_norm} is for shorter rows than these, of up to {problem.row_bound}")
-        if self.is_diagonal:
-            return noise.add_normal(problem.squared_column_norms(), self.noise_scale)
-        return add_symmetric_normal(noise, problem.weighted_gram(np.ones(problem.n_samples)), self.noise_scale)
+        if self.part == "full":
+            return add_symmetric_normal(noise, problem.weighted_gram(np.ones(problem.n_samples)), self.noise_scale)
+        diagonal = problem.squared_column_norms()
+        if self.part == "diagonal":
+            return noise.add_normal(diagonal, self.noise_scale)
+        if not problem.intercept:
+            raise ValueError("part='arrow' is for rows with a constant column")
+        column = problem.adjoint(problem.row_map[1])[:-1]
+        noisy = noise.add_normal(np.concatenate([diagonal, sqrt(2) * column]), self.noise_scale)
+        diagonal = noisy[: len(diagonal)]
+        return np.stack([diagonal, np.append(noisy[len(diagonal) :] / sqrt(2), diagonal[-1])])

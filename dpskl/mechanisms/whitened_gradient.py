@@ -12,71 +12,12 @@ from dpskl.accounting import GaussianCost
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.noise import NoiseSource
 from dpskl.mechanisms.sensitivity import contributions, rounding_allowance
+from dpskl.mechanisms.whitener import MOST_DIRECTIONS, ScalingWhitener, Whitener
 from dpskl.records.problem import Problem
 
-__all__ = ["WhitenedGradient", "Whitener", "whitener_condition"]
+__all__ = ["WhitenedGradient"]
 
 Array = np.ndarray[Any, Any]
-
-
-def whitener_condition(ridge: float, top: float) -> float:
-    """Return a bound on the condition of any :class:`Whitener` of this ridge and largest eigenvalue."""
-    return sqrt((top + ridge) / ridge)
-
-
-class Whitener:
-    r"""The change of variables ``w = W v`` that makes a second moment ``M`` nearly the identity.
-
-    ``W = U diag(s + ridge)^(-1/2)`` with ``M = U diag(s) U^T`` and ``s`` clipped to ``[0, top]``, where the second
-    moment of any data set has its eigenvalues. A diagonal ``M`` has ``U = I``. Rows become ``W^T x``, gradients
-    ``W^T g``.
-
-    Parameters
-    ----------
-    moment : ndarray of shape (D, D) or (D,)
-        Symmetric, or the diagonal of a diagonal matrix: public or released.
-    ridge : float
-        Positive.
-    top : float
-        Largest possible eigenvalue.
-
-    Attributes
-    ----------
-    matrix : ndarray of shape (D, D) or (D,)
-        ``W``, read-only.
-    scales : ndarray of shape (D,)
-        ``(s + ridge)^(-1/2)``: ``||W v|| = ||scales * v||``.
-    condition : float
-        Bound on the largest singular value of ``W`` over the smallest: :func:`whitener_condition`.
-    effective_dimension : float
-        ``sum s / (s + ridge)``: the mean square of ``||W^T x||`` where ``M`` is the second moment.
-
-    Examples
-    --------
-    >>> whitener = Whitener(np.diag([0.75, 0.0]), ridge=0.25, top=1.0)
-    >>> whitener.scales.tolist(), whitener.effective_dimension
-    ([2.0, 1.0], 0.75)
-    """
-
-    def __init__(self, moment: Array, ridge: float, top: float) -> None:
-        if moment.ndim == 1:
-            values, basis = moment, None
-        else:
-            values, basis = np.linalg.eigh(moment)
-        values = np.clip(values, 0, top)
-        self.scales = 1 / np.sqrt(values + ridge)
-        self.matrix = self.scales if basis is None else basis * self.scales
-        self.matrix.flags.writeable = False
-        self.condition = whitener_condition(ridge, top)
-        self.effective_dimension = float(np.sum(values / (values + ridge)))
-
-    def to_weights(self, v: Array) -> Array:
-        """Return ``W v`` for ``v`` of shape (D,) or (D, n_outputs)."""
-        return self.matrix @ v if self.matrix.ndim == 2 else (self.matrix * v.T).T
-
-    def to_whitened(self, gradient: Array) -> Array:
-        """Return ``W^T g`` for a gradient of shape (D,) or (D, n_outputs)."""
-        return self.matrix.T @ gradient if self.matrix.ndim == 2 else (self.matrix * gradient.T).T
 
 
 @dataclass(frozen=True)
@@ -95,6 +36,8 @@ class WhitenedGradient(Mechanism):
     neighbours : {"add_remove", "replace_one"}
     n_samples, n_features : int
         Public size, for the rounding of the float64 sum.
+    shortest : float, default=1
+        Lower bound on the factors by which a whitener shortens directions: 1 where it shortens none.
 
     Notes
     -----
@@ -105,8 +48,10 @@ class WhitenedGradient(Mechanism):
     2018), whatever the loss.
 
     Rounding: sums are taken before ``W^T`` is applied, which can stretch their error by the condition of ``W`` relative
-    to the clip norm, and ``W^T`` adds its own. The norms that clip are taken to be longer than computed, by the same
-    bound for one row.
+    to the clip norm, and ``W^T`` adds its own. The norms that clip are taken to be longer than computed, by a bound for
+    one row. Where directions are shortened, the square of a norm is a difference, of at least ``shortest^2`` times what
+    it is taken from: with ``k`` directions it is off by at most ``(2 sqrt(k) + 10) (D + 8) 2^-53 / shortest^2``, of
+    which a norm has half, and a sum after ``W^T`` by ``16 (D + 8) 2^-53 / shortest`` for each record.
     """
 
     mu: float
@@ -114,20 +59,31 @@ class WhitenedGradient(Mechanism):
     neighbours: str
     n_samples: int
     n_features: int
+    shortest: float = 1.0
 
     name = "Gaussian noise on the gradient sum, clipped in the whitened norm"
     theorem = "Gaussian mechanism, mu = sensitivity / noise (Dong, Roth & Su 2022; Balle & Wang 2018)"
 
     @property
+    def _unit(self) -> float:
+        return (self.n_features + 9) * 2.0**-53
+
+    @property
     def _stretch(self) -> float:
-        """Bound on the relative error of ``W^T x`` computed in float64."""
-        n_weights = self.n_features + 1
-        return (n_weights + 8) * sqrt(n_weights) * self.condition * 2.0**-53
+        """Bound on the relative error of ``||W^T x||`` computed in float64."""
+        if self.shortest == 1:
+            return sqrt(self.n_features + 1) * self.condition * self._unit
+        return (sqrt(MOST_DIRECTIONS) + 5) * self._unit / self.shortest**2
+
+    @property
+    def _stretch_of_sums(self) -> float:
+        """Bound on the error of ``W^T`` times a sum of records, for each record and in units of the clip norm."""
+        return self._stretch if self.shortest == 1 else 16 * self._unit / self.shortest
 
     @property
     def sensitivity(self) -> float:
         rounding = self.condition * rounding_allowance(self.n_samples, self.n_features)
-        return contributions(self.neighbours) + rounding + 2 * self.n_samples * self._stretch
+        return contributions(self.neighbours) + rounding + 2 * self.n_samples * self._stretch_of_sums
 
     @property
     def noise_scale(self) -> float:
@@ -137,9 +93,14 @@ class WhitenedGradient(Mechanism):
     def cost(self) -> GaussianCost:
         return GaussianCost(self.mu)
 
-    def release(self, problem: Problem, whitener: Whitener, clip_norm: float, v: Array, noise: NoiseSource) -> Array:
+    def release(
+        self, problem: Problem, whitener: Whitener | ScalingWhitener, clip_norm: float, v: Array, noise: NoiseSource
+    ) -> Array:
         """Return the noisy sum at the weights ``W v``, of the shape of ``v``: one pass over the data."""
-        if whitener.condition > self.condition:
-            raise ValueError(f"the rounding is bounded for a condition of {self.condition}, not {whitener.condition}")
-        clipped = problem.gradient_sum(whitener.to_weights(v), clip_norm / (1 + 2 * self._stretch), whitener.matrix)
+        if whitener.condition > self.condition or whitener.shortest < self.shortest:
+            raise ValueError(
+                f"the rounding is bounded for a condition of {self.condition} and directions shortened to "
+                f"{self.shortest}, not for {whitener.condition} and {whitener.shortest}"
+            )
+        clipped = problem.gradient_sum(whitener.to_weights(v), clip_norm / (1 + 2 * self._stretch), whitener.transform)
         return noise.add_normal(whitener.to_whitened(clipped) / clip_norm, self.noise_scale)

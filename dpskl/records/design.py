@@ -29,6 +29,7 @@ from dpskl.records.rows import (
     squared,
     squares_of_rows,
 )
+from dpskl.records.scaling import ShortenedScaling
 
 __all__ = ["Design"]
 
@@ -140,7 +141,8 @@ class Design:
     def weighted_gram(self, weights: Array) -> Array:
         """Return design^T diag(weights) design for non-negative record weights of shape (n,): one pass."""
         gram = np.zeros((self.n_weights, self.n_weights))
-        for block in self._rows:
+        # where rows are long the matrix is larger than a block, and adding to it costs more than reading rows
+        for block in Rows(self.X, least_height=GRAM_HEIGHT):
             self._add_gram(block, weights[block.rows], gram)
         return gram
 
@@ -184,18 +186,20 @@ class Design:
                 out[-1] += self._constants[rows] @ self._constants[rows]
         return out
 
-    def transformed_row_norms(self, transform: Array) -> Array:
-        """Return the norms of the rows of the bounded design after a linear map: one pass.
+    def transformed_row_norms(self, transform: Array | ShortenedScaling) -> Array:
+        """Return the norms of the rows of the bounded design after a linear map: one pass, or two.
 
         Parameters
         ----------
-        transform : ndarray of shape (n_weights,) or (n_weights, k)
+        transform : ndarray of shape (n_weights,) or (n_weights, k), or ShortenedScaling
             A vector multiplies column ``j`` by its entry ``j``; a matrix multiplies each row from the right.
 
         Returns
         -------
         ndarray of shape (n,)
         """
+        if isinstance(transform, ShortenedScaling):
+            return self._shortened_row_norms(transform)
         norms = np.empty(self.n_samples)
         features, last = transform[: self.n_features], transform[-1]
         is_matrix = transform.ndim == 2
@@ -214,6 +218,18 @@ class Design:
         if self.intercept and not is_matrix:
             norms += np.square(self._constants * last)
         return np.sqrt(norms, out=norms)
+
+    def _shortened_row_norms(self, transform: ShortenedScaling) -> Array:
+        # ||B y||^2 = ||y||^2 - sum_k (1 - factor_k^2) (u_k . y)^2, which is at least the least factor^2 times ||y||^2
+        whole = np.square(self.transformed_row_norms(transform.scales))
+        if not len(transform.factors):
+            return np.sqrt(whole, out=whole)
+        turned = transform.scales[:, None] * transform.directions
+        lost, least = 1 - transform.factors**2, transform.factors.min() ** 2
+        for block in self._rows:
+            part = whole[block.rows]
+            part[:] = np.maximum(part - np.square(self._block_scores(block, turned)) @ lost, least * part)
+        return np.sqrt(whole, out=whole)
 
     def products_of_squares(self, factors: Array) -> Array:
         """Return ``(design * design) @ factors`` for factors of shape (n_weights, k), none negative: one pass.

@@ -15,14 +15,15 @@ import numpy as np
 from dpskl.records.design import Design
 from dpskl.records.losses import Loss, MarginLoss, Softmax
 from dpskl.records.rows import RAY_HEIGHT, Block, Rows
+from dpskl.records.scaling import ShortenedScaling
 
 __all__ = ["Problem"]
 
 Array = np.ndarray[Any, Any]
 
 
-def _refuse_writeable(transform: Array) -> None:
-    if transform.flags.writeable:
+def _refuse_writeable(transform: Array | ShortenedScaling) -> None:
+    if isinstance(transform, np.ndarray) and transform.flags.writeable:
         raise AssertionError("a transform is kept by identity, so it must not change: make it read-only")
 
 
@@ -57,9 +58,9 @@ class Problem(Design):
     ) -> None:
         super().__init__(X, data_norm=data_norm, intercept=intercept, rows=rows)
         self.targets, self.loss, self.n_outputs = targets, loss, n_outputs
-        self._lowest: tuple[float, Array | None, Array] | None = None
+        self._lowest: tuple[float, Array | ShortenedScaling | None, Array] | None = None
         self._signed: tuple[Array, Array] | None = None
-        self._norms: tuple[Array, Array] | None = None
+        self._norms: tuple[Array | ShortenedScaling, Array] | None = None
         self._squares: tuple[Array, Array] | None = None
 
     def _weight_shape(self) -> tuple[int, ...]:
@@ -101,7 +102,9 @@ class Problem(Design):
         """Return the loss of each record at given scores, shape (n,): no pass."""
         return self.loss.values(scores, self.targets)
 
-    def gradient_sum(self, weights: Array, clip_norm: float = inf, transform: Array | None = None) -> Array:
+    def gradient_sum(
+        self, weights: Array, clip_norm: float = inf, transform: Array | ShortenedScaling | None = None
+    ) -> Array:
         r"""Return the sum over records of their loss gradients, each clipped to norm ``clip_norm``.
 
         The gradient of record ``i`` is its row times its residual, so its norm is ``||r_i|| ||row_i||``
@@ -112,7 +115,7 @@ class Problem(Design):
         weights : ndarray of shape (n_weights,) or (n_weights, n_outputs)
         clip_norm : float, default=inf
             Bound on the Euclidean norm (over all weights) of what one record adds to the sum.
-        transform : ndarray of shape (n_weights,) or (n_weights, k), optional
+        transform : ndarray of shape (n_weights,) or (n_weights, k), or ShortenedScaling, optional
             Read-only. The norm that is clipped is that of the gradient *after* this map, as in
             :meth:`transformed_row_norms`; what is added up is the gradient before it. The norms are kept for
             the next call with the same array.
@@ -157,7 +160,7 @@ class Problem(Design):
         else:
             self._scaled_squares(scales)
 
-    def _transformed_norms(self, transform: Array) -> Array:
+    def _transformed_norms(self, transform: Array | ShortenedScaling) -> Array:
         """Return the norms of the rows after a linear map, kept from the last call."""
         if self._norms is None or self._norms[0] is not transform:
             _refuse_writeable(transform)
@@ -196,7 +199,7 @@ class Problem(Design):
             residuals *= np.fmin(1, lowest[block.rows] / -norms)[:, None]
         self._add_adjoint(block, residuals, out)
 
-    def _lowest_residuals(self, clip_norm: float, transform: Array | None) -> Array:
+    def _lowest_residuals(self, clip_norm: float, transform: Array | ShortenedScaling | None) -> Array:
         """Return ``-clip_norm / ||row_i||``, kept from the last call: an iteration asks for the same again."""
         if self._lowest is None or self._lowest[0] != clip_norm or self._lowest[1] is not transform:
             norms = self.row_norms if transform is None else self._transformed_norms(transform)
@@ -326,6 +329,7 @@ class Problem(Design):
         part._scale, part._constants = self._scale[indices], self._constants[indices]
         part.row_norms = self.row_norms[indices]
         part._lowest = part._signed = None
-        part._norms, part._squares = (kept and (kept[0], kept[1][indices]) for kept in (self._norms, self._squares))
+        part._norms = self._norms and (self._norms[0], self._norms[1][indices])
+        part._squares = self._squares and (self._squares[0], self._squares[1][indices])
         part.targets = None if self.targets is None else self.targets[indices]
         return part

@@ -99,9 +99,9 @@ def compressed(kind: Any, shape: tuple[int, int], arrays: tuple[Array, Array, Ar
 
 
 class Rows:
-    """The rows of ``X`` in cache-sized float64 blocks, without a copy of ``X``."""
+    """The rows of ``X`` in float64 blocks that fit the cache, or of ``least_height`` rows; no copy of ``X``."""
 
-    def __init__(self, X: Any, *, to_square: bool = False) -> None:
+    def __init__(self, X: Any, *, to_square: bool = False, least_height: int = 1) -> None:
         self.X = X = X if sp.issparse(X) else np.asarray(X)  # a memory map as a plain array
         n, d = X.shape
         self._kept: list[Block] | None = None
@@ -112,7 +112,7 @@ class Rows:
             if is_view:
                 self._kept = list(_sparse_blocks(X, self.height))
             return
-        self.height = _dense_height(d)
+        self.height = max(_dense_height(d), least_height)
         if _is_blas_ready(X):
             self._kept = list(_dense_blocks(X, self.height, None))
         else:

@@ -13,7 +13,8 @@ from dpskl.curator import Curator
 from dpskl.mechanisms.base import Mechanism
 from dpskl.mechanisms.hessian import GaussianHessian
 from dpskl.mechanisms.second_moment import SecondMoment
-from dpskl.mechanisms.whitened_gradient import WhitenedGradient, Whitener, whitener_condition
+from dpskl.mechanisms.whitened_gradient import WhitenedGradient
+from dpskl.mechanisms.whitener import Whitener, whitener_condition
 from dpskl.records.losses import Logistic, Loss, MarginLoss
 from dpskl.records.row_maps import ROW_MAPS
 from dpskl.solvers._checks import check_choice, check_count, check_number
@@ -203,7 +204,7 @@ class Newton(Solver):
         each = mu * sqrt(share / n_matrices)
         matrix: SecondMoment | GaussianHessian
         if is_bound:
-            matrix = SecondMoment(facts.row_norm, each, False, *size)
+            matrix = SecondMoment(facts.row_norm, each, "full", *size)
         else:
             matrix = GaussianHessian(facts.row_norm, each, self.hessian == "majorant", facts.n_outputs, *size)
         settings = self._settings(facts, mu, matrix.noise_scale)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log, sqrt
 from typing import Any, NamedTuple
 
@@ -11,8 +11,10 @@ import numpy as np
 from dpskl.accounting import gaussian_mu
 from dpskl.curator import Curator
 from dpskl.mechanisms.second_moment import SecondMoment
-from dpskl.mechanisms.whitened_gradient import WhitenedGradient, Whitener, whitener_condition
+from dpskl.mechanisms.whitened_gradient import WhitenedGradient
+from dpskl.mechanisms.whitener import ScalingWhitener, Whitener, whitener_condition
 from dpskl.records.losses import Logistic
+from dpskl.solvers._agreement import Agreement
 from dpskl.solvers._checks import check_choice, check_count
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, refuse_pure
 
@@ -20,17 +22,18 @@ __all__ = ["WhitenedGD"]
 
 Array = np.ndarray[Any, Any]
 
-# Share of mu^2 for the second moment: accuracy is flat between 0.07 and 0.3 for the full one.
-_SHARE_FULL = 0.20
-_SHARE_DIAGONAL = 0.05
+# Share of mu^2 for the second moment, or what is released of it: accuracy is flat between 0.05 and 0.2.
+_SHARE = 0.10
 # Ridge of the whitener as a multiple of the norm of the noise in the second moment, and its least value where there is
 # little noise: one-hot rows are rank deficient. Both relative to the squared row norm, the second times 1 / D.
 _NOISE_SHARE = 0.25
 _LEAST_RIDGE = 1e-6
-# The full one is used while the ridge that its noise asks for is at most its mean eigenvalue, so that the directions of
-# at least mean variance still are told apart, and while its dimension is affordable.
-_LARGEST_RIDGE = 1.0
-_LARGEST_DIMENSION = 1000
+# Inverting the moment pays where directions of much less than the mean variance are told apart: while the ridge that
+# its noise asks for is at most this part of the mean eigenvalue.
+_LARGEST_RIDGE = 0.15
+# Its common directions are worth looking for while one of a hundredth of all variance stands out of the noise.
+_LARGEST_NOISE = 0.01
+_LARGEST_DIMENSIONS = {"full": 1000, "common": 4096}  # what their D x D work allows
 _LEAST_PENALTY = 1e-300  # its inverse is the effective C
 _STEPS = (40, 160)
 _LARGEST_MOMENTUM = 0.5
@@ -43,8 +46,9 @@ class _Constants(NamedTuple):
 
     ``clip`` and ``largest_clip`` are in units of the norm of a typical whitened row; the first grows with the root of
     ``q / 12``, ``q = mu n / D``. ``time`` is the total time ``steps * step / (1 - momentum)`` in units of ``q`` over
-    ``sup phi''``, and ``caps`` bound the step (full, diagonal) in units of the inverse of ``sup phi''``. Scaling
-    columns one by one leaves a large common eigenvalue, hence the smaller cap.
+    ``sup phi''``, and ``caps`` bound the step (full, others) in units of the inverse of ``sup phi''``. Scaling columns
+    one by one leaves large eigenvalues, hence the smaller cap; those above ``2 / cap``, where such a step overshoots,
+    are brought down to it as far as they are known.
     """
 
     clip: float
@@ -62,20 +66,29 @@ _GROWTH_FROM = 12.0
 class _Descent:
     """What ``run`` needs besides the questions; the step is for the mean of the losses."""
 
-    n_samples: int
-    row_norm: float
+    moment: SecondMoment
+    has_constant: bool
+    whitening: str
     whitener_ridge: float
+    level: float
     clip: float
     step: float
     momentum: float
 
+    def whitener(self, released: Array) -> Whitener | ScalingWhitener:
+        """Return the whitener of what ``moment`` released."""
+        n, top = self.moment.n_samples, self.moment.row_norm**2
+        if self.whitening == "full":
+            return Whitener(released / n, self.whitener_ridge, top)
+        given = released / n, self.moment.part, self.whitener_ridge, top, self.level
+        return ScalingWhitener(*given, noise_scale=self.moment.noise_scale / n, has_constant=self.has_constant)
 
-def _noise_ridge(facts: PublicFacts, moment: SecondMoment) -> float:
-    """Return the ridge of the whitener that the noise in a second moment asks for."""
-    # norm of a symmetric Gaussian matrix, or about the largest of D normal variables
+
+def _noise_norm(facts: PublicFacts, moment: SecondMoment, is_matrix: bool) -> float:
+    """Return the norm of the noise in a mean of ``x x^T``, or the largest entry of that in its diagonal."""
     dimension = facts.n_weights
-    spread = sqrt(2 * log(2 * dimension)) if moment.is_diagonal else sqrt(2 * dimension)
-    return _NOISE_SHARE * spread * moment.noise_scale / facts.n_samples
+    spread = sqrt(2 * dimension) if is_matrix else sqrt(2 * log(2 * dimension))
+    return spread * moment.noise_scale / facts.n_samples
 
 
 class WhitenedGD(Solver):
@@ -168,27 +181,34 @@ class WhitenedGD(Solver):
         refuse_pure(self.name, delta)
         mu = gaussian_mu(epsilon, delta) * _SAFE
         size = facts.neighbours, facts.n_samples, facts.n_features
-        full, diagonal = (
-            SecondMoment(facts.data_norm, mu * sqrt(share), is_diagonal, *size)
-            for share, is_diagonal in ((_SHARE_FULL, False), (_SHARE_DIAGONAL, True))
-        )
-        moment, share = (full, _SHARE_FULL) if self._is_full(facts, full) else (diagonal, _SHARE_DIAGONAL)
+        moment = SecondMoment(facts.data_norm, mu * sqrt(_SHARE), "full", *size)
+        whitening = self._whitening(facts, moment)
+        if whitening == "diagonal":
+            moment = replace(moment, part="arrow" if facts.intercept > 0 else "diagonal")
         n_steps = self._n_steps(facts, mu)
-        descent = self._descent(facts, mu, moment, n_steps)
-        condition = whitener_condition(descent.whitener_ridge, facts.data_norm**2)
-        gradient = WhitenedGradient(mu * sqrt((1 - share) / n_steps), condition, *size)
+        descent = self._descent(facts, mu, moment, whitening, n_steps)
+        shortest = 1.0
+        if whitening != "full":
+            shortest = ScalingWhitener.shortest_of(descent.level, facts.n_weights)
+        condition = whitener_condition(descent.whitener_ridge, facts.data_norm**2) / shortest
+        gradient = WhitenedGradient(mu * sqrt((1 - _SHARE) / n_steps), condition, *size, shortest)
         return Plan(
             ((moment, 1), (gradient, n_steps)),
             max(1 / facts.C / facts.n_weights, _LEAST_PENALTY),
             descent,
         )
 
-    def _is_full(self, facts: PublicFacts, full: SecondMoment) -> bool:
+    def _whitening(self, facts: PublicFacts, moment: SecondMoment) -> str:
+        """Return how rows are whitened, given what the whole moment would cost in noise: a public decision."""
         if self.whitening != "auto":
-            return self.whitening == "full"
-        mean_eigenvalue = facts.data_norm**2 / facts.n_weights
-        is_affordable = facts.n_weights <= _LARGEST_DIMENSION
-        return is_affordable and _noise_ridge(facts, full) <= _LARGEST_RIDGE * mean_eigenvalue
+            return self.whitening
+        dimension, trace = facts.n_weights, facts.data_norm**2
+        noise = _noise_norm(facts, moment, is_matrix=True)
+        if dimension <= _LARGEST_DIMENSIONS["full"] and _NOISE_SHARE * noise <= _LARGEST_RIDGE * trace / dimension:
+            return "full"
+        if dimension <= _LARGEST_DIMENSIONS["common"] and noise <= _LARGEST_NOISE * trace:
+            return "common"
+        return "diagonal"
 
     def _n_steps(self, facts: PublicFacts, mu: float) -> int:
         if self.max_iter is not None:
@@ -196,7 +216,7 @@ class WhitenedGD(Solver):
         low, high = _STEPS
         return round(min(max(facts.signal(mu), low), high))
 
-    def _descent(self, facts: PublicFacts, mu: float, moment: SecondMoment, n_steps: int) -> _Descent:
+    def _descent(self, facts: PublicFacts, mu: float, moment: SecondMoment, whitening: str, n_steps: int) -> _Descent:
         constants = _LOGISTIC if isinstance(facts.loss, Logistic) else _HINGE
         loss = self.problem_loss(facts)
         dimension, signal = facts.n_weights, facts.signal(mu)
@@ -205,27 +225,27 @@ class WhitenedGD(Solver):
         if facts.n_outputs > 1:
             clip *= sqrt(2)  # as two columns w and -w: twice the signal for sqrt(2) times the noise in each
         unit = 1 / min(loss.curvature_bound, 1.0)
-        cap, time = constants.caps[int(moment.is_diagonal)], constants.time * signal
+        cap, time = constants.caps[whitening != "full"], constants.time * signal
         # as little as the longest steps need to take that time
         momentum = 0.0 if time == 0 else min(max(1 - cap * n_steps / time, 0.0), _LARGEST_MOMENTUM)
         step = min(time * (1 - momentum) / n_steps, cap) * unit
-        ridge = max(_noise_ridge(facts, moment), _LEAST_RIDGE * facts.data_norm**2 / dimension)
-        return _Descent(facts.n_samples, facts.data_norm, ridge, clip, step, momentum)
+        noise = _noise_norm(facts, moment, is_matrix=whitening == "full")
+        ridge = max(_NOISE_SHARE * noise, _LEAST_RIDGE * facts.data_norm**2 / dimension)
+        return _Descent(moment, facts.intercept > 0, whitening, ridge, 2 / cap, clip, step, momentum)
 
     def run(self, curator: Curator, plan: Plan) -> Outcome:
         (moment, _), (gradient, n_steps) = plan.questions
         descent: _Descent = plan.settings
-        whitener = Whitener(curator.ask(moment) / descent.n_samples, descent.whitener_ridge, descent.row_norm**2)
+        whitener = descent.whitener(curator.ask(moment))
         row_length = sqrt(max(whitener.effective_dimension, 1.0))
         clip_norm = descent.clip * row_length
-        step = descent.step / descent.n_samples
-        with np.errstate(over="ignore"):  # what an infinite penalty leaves is nothing
-            shrink = 1 / (1 + step * plan.ridge * whitener.scales**2)
+        agreement = Agreement(gradient.noise_scale, n_steps // 4)
         v = previous = total = curator.zeros()
         for t in range(n_steps):
-            answer = clip_norm * curator.ask(gradient, whitener, clip_norm, v)
-            moved = v + descent.momentum * (v - previous) - step * answer
-            v, previous = (shrink * moved.T).T, v
+            answer = curator.ask(gradient, whitener, clip_norm, v)
+            step = descent.step / descent.moment.n_samples * agreement.observe(answer)
+            moved = v + descent.momentum * (v - previous) - step * clip_norm * answer
+            v, previous = whitener.shrunk(moved, step * plan.ridge), v
             if t >= n_steps // 2:
                 total = total + v
         weights = whitener.to_weights(total / (n_steps - n_steps // 2))
@@ -233,4 +253,4 @@ class WhitenedGD(Solver):
 
     def _check_parameters(self) -> None:
         check_count("max_iter", self.max_iter, optional=True)
-        check_choice("whitening", self.whitening, ("auto", "full", "diagonal"))
+        check_choice("whitening", self.whitening, ("auto", "full", "common", "diagonal"))
