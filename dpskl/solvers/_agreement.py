@@ -13,12 +13,12 @@ Array = np.ndarray[Any, Any]
 
 # Standard errors that a disagreement has to be beyond, for a rule that looks at each step of a fit.
 _CLEAR = 3.0
-# A planned step is taken for right within a factor of eight.
-_RANGE = (1 / 8, 8.0)
+# A planned step is the least: that of a hinge, whose slope jumps, disagrees at the right length as well.
+_RANGE = (1.0, 8.0)
 
 
 class Agreement:
-    r"""A factor for the planned step: doubled while consecutive gradients agree, halved while they disagree.
+    r"""A factor for the planned step: doubled while consecutive gradients agree, taken back where they disagree.
 
     Let ``g_t = grad L(v_t) + z_t`` be released with noise ``z_t``, and ``v_(t+1) = v_t - step g_t``. Then
     ``<g_t, g_(t+1)>`` is an unbiased estimate of minus the derivative of ``L(v_t - step g_t)`` by the step, since the
@@ -39,7 +39,7 @@ class Agreement:
     Attributes
     ----------
     factor : float
-        From 1/8 to 8.
+        From 1 to 8.
 
     Notes
     -----
