@@ -72,7 +72,8 @@ class Whitener:
         self.matrix = self.scales if basis is None else basis * self.scales
         self.matrix.flags.writeable = False
         self.condition = whitener_condition(ridge, top)
-        self.effective_dimension = float(np.sum(values / (values + ridge)))
+        self._shares = values / (values + ridge)
+        self.effective_dimension = float(np.sum(self._shares))
 
     @property
     def transform(self) -> Array:
@@ -86,6 +87,10 @@ class Whitener:
     def to_whitened(self, gradient: Array) -> Array:
         """Return ``W^T g`` for a gradient of shape (D,) or (D, n_outputs)."""
         return self.matrix.T @ gradient if self.matrix.ndim == 2 else (self.matrix * gradient.T).T
+
+    def mean_square(self, v: Array) -> float:
+        """Return about the mean square of the scores of rows at ``W v``, ``v`` of shape (D,)."""
+        return float(np.sum(self._shares * v**2))
 
     def shrunk(self, v: Array, penalty: float) -> Array:
         """Return ``(I + penalty W^T W)^(-1) v``: the least ``||x - v||^2 + penalty ||W x||^2``."""
@@ -163,6 +168,7 @@ class ScalingWhitener:
         self.transform = ShortenedScaling(scales, directions, factors)
         self.shortest = self.shortest_of(level, len(values))
         self.condition = whitener_condition(ridge, top) / self.shortest
+        self._shares, self._level = values / (values + ridge), level
         removed = float(np.sum((1 - factors**2) * eigenvalues))
         self.effective_dimension = max(float(np.sum(values / (values + ridge))) - removed, 1.0)
 
@@ -178,6 +184,12 @@ class ScalingWhitener:
     def to_whitened(self, gradient: Array) -> Array:
         """Return ``W^T g`` for a gradient of shape (D,) or (D, n_outputs)."""
         return self.transform.shorten((self.transform.scales * gradient.T).T)
+
+    def mean_square(self, v: Array) -> float:
+        """Return about the mean square of the scores of rows at ``W v``, ``v`` of shape (D,)."""
+        along = self.transform.directions.T @ v
+        rest = v - self.transform.directions @ along
+        return float(self._level * np.sum(along**2) + np.sum(self._shares * rest**2))
 
     def shrunk(self, v: Array, penalty: float) -> Array:
         """Return ``(I + penalty W^T W)^(-1) v``: the least ``||x - v||^2 + penalty ||W x||^2``."""

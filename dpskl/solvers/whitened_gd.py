@@ -16,6 +16,7 @@ from dpskl.mechanisms.whitener import ScalingWhitener, Whitener, whitener_condit
 from dpskl.records.losses import Logistic
 from dpskl.solvers._agreement import Agreement
 from dpskl.solvers._checks import check_choice, check_count
+from dpskl.solvers._score_scale import score_scale
 from dpskl.solvers.base import Outcome, Plan, PublicFacts, Solver, refuse_pure
 
 __all__ = ["WhitenedGD"]
@@ -68,6 +69,7 @@ class _Descent:
 
     moment: SecondMoment
     has_constant: bool
+    is_binary_logistic: bool
     whitening: str
     whitener_ridge: float
     level: float
@@ -231,7 +233,8 @@ class WhitenedGD(Solver):
         step = min(time * (1 - momentum) / n_steps, cap) * unit
         noise = _noise_norm(facts, moment, is_matrix=whitening == "full")
         ridge = max(_NOISE_SHARE * noise, _LEAST_RIDGE * facts.data_norm**2 / dimension)
-        return _Descent(moment, facts.intercept > 0, whitening, ridge, 2 / cap, clip, step, momentum)
+        is_binary = isinstance(facts.loss, Logistic) and facts.n_outputs == 1
+        return _Descent(moment, facts.intercept > 0, is_binary, whitening, ridge, 2 / cap, clip, step, momentum)
 
     def run(self, curator: Curator, plan: Plan) -> Outcome:
         (moment, _), (gradient, n_steps) = plan.questions
@@ -241,14 +244,25 @@ class WhitenedGD(Solver):
         clip_norm = descent.clip * row_length
         agreement = Agreement(gradient.noise_scale, n_steps // 4)
         v = previous = total = curator.zeros()
+        slope = length = 0.0
         for t in range(n_steps):
             answer = curator.ask(gradient, whitener, clip_norm, v)
+            if t >= n_steps // 2:
+                slope += float(np.vdot(answer, v))
+                length += float(np.vdot(v, v))
             step = descent.step / descent.moment.n_samples * agreement.observe(answer)
             moved = v + descent.momentum * (v - previous) - step * clip_norm * answer
             v, previous = whitener.shrunk(moved, step * plan.ridge), v
             if t >= n_steps // 2:
                 total = total + v
-        weights = whitener.to_weights(total / (n_steps - n_steps // 2))
+        kept = n_steps - n_steps // 2
+        weights = whitener.to_weights(total / kept)
+        if descent.is_binary_logistic:
+            n = descent.moment.n_samples
+            penalty = plan.ridge * float(weights @ weights) / n
+            error = gradient.noise_scale * clip_norm * sqrt(length) / (n * kept)
+            spread = whitener.mean_square(total / kept)
+            weights *= score_scale(clip_norm * slope / (n * kept) + penalty, error, spread, penalty)
         return Outcome(weights, n_steps, clip_norm=clip_norm, row_length=row_length)
 
     def _check_parameters(self) -> None:
