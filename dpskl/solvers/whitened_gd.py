@@ -97,12 +97,12 @@ class WhitenedGD(Solver):
     r"""Gradient descent in coordinates in which a released second moment of the rows is nearly the identity.
 
     Every row is brought to norm ``data_norm``, its constant column included, up or down:
-    ``x <- data_norm (x, c) / ||(x, c)||``. A part of the budget releases the second moment ``M`` of these rows (or its
-    diagonal), which gives ``w = W v`` with ``W W^T = (M / n + ridge I)^(-1)``. Then ``T`` noisy gradients, clipped
+    ``x <- data_norm (x, c) / ||(x, c)||``. A part of the budget releases the second moment ``M`` of these rows, or a
+    part of it, which gives ``w = W v`` with ``W^T M W / n`` near the identity. Then ``T`` noisy gradients, clipped
     *after* whitening, from ``v = 0``::
 
         g <- sum_i clip(W^T grad_i(W v), c) + N(0, c^2 T / mu_g^2 I)
-        v_next <- prox(v + momentum (v - v_previous) - step g / n)
+        v_next <- prox(v + momentum (v - v_previous) - factor step g / n)
 
     where ``prox`` takes the step of the penalty ``||w||^2 / (2 C D)`` exactly. The mean of the second half of the
     iterates is released.
@@ -112,26 +112,39 @@ class WhitenedGD(Solver):
     max_iter : int or None, default=None
         Number ``T`` of gradients. ``None``: ``q`` of the rules below, between 40 and 160. More cost time and no
         privacy, since the noise is calibrated for all of them.
-    whitening : {"auto", "full", "diagonal"}, default="auto"
-        The whole second moment, which takes D x D work for D weights, or its diagonal. ``"auto"``: the whole one
-        unless ``D > 1000`` or the ridge of its whitener (see the rules) would be above its mean eigenvalue, which
-        leaves little to whiten: a public decision.
+    whitening : {"auto", "full", "common", "diagonal"}, default="auto"
+        ``"full"`` inverts the whole second moment. ``"common"`` scales columns one by one and shortens the directions
+        that many have in common, as far as they stand out of the noise in the whole moment. ``"diagonal"`` takes the
+        diagonal and the column of the constant only, hence shortens one direction, that of the means of the columns;
+        none without an intercept. ``"auto"`` chooses from public facts, see the rules.
 
     Notes
     -----
-    *Budget.* With ``mu`` the Gaussian privacy parameter of (epsilon, delta), the second moment gets ``mu^2 / 5`` (the
-    diagonal ``mu^2 / 20``), the gradients share the rest equally, and the squares sum to ``mu^2`` exactly. Nothing is
-    asked of the loss: no convexity, smoothness or convergence.
+    *Budget.* With ``mu`` the Gaussian privacy parameter of (epsilon, delta), what is released of the second moment
+    gets 0.15 ``mu^2``, the gradients share the rest equally, and the squares sum to ``mu^2`` exactly. Nothing is asked
+    of the loss: no convexity, smoothness or convergence.
 
     *Rules*, all from public numbers. Let ``q = mu n / D``, halved for ``replace_one``.
 
+    * Whitening: ``"full"`` while the ridge of its whitener, a quarter of the spectral norm of the noise in the moment,
+      is at most 0.15 times its mean eigenvalue and ``D <= 1000``: inverting pays where directions of much less than the
+      mean variance are told apart. Else ``"common"`` while a direction with a hundredth of all variance stands out of
+      the noise and ``D <= 4096``, and ``"diagonal"`` otherwise. Scaling columns one by one leaves eigenvalues of up to
+      ``D``, which a step overshoots: those above ``2`` over the longest step, as far as they are found, are brought
+      down to it. So results do not depend on where zero is in the columns.
     * Total time ``T step / (1 - momentum)``: ``3 q`` (logistic) or ``6 q`` in units of ``1 / sup phi''``. Along the
       path the noise grows with ``time D / (mu n)`` relative to the signal, so this stops where they balance: early
       stopping in the whitened norm is the regulariser, and directions of little variance are learnt last. The step is
-      at most 1.5 (logistic) or 2 times ``1 / sup phi''``, 0.4 or 0.8 times with the diagonal.
+      at most 1.5 (logistic) or 2 times ``1 / sup phi''``, 0.4 or 0.8 times where ``W`` scales columns.
     * Steps and momentum: ``T`` is ``q`` between 40 and 160, momentum the least with which ``T`` steps of at most that
       length take the time, and at most 1/2: an oscillation shrinks by its root in each step, and one that lasts leaves
       the weight of a rare class where its gradient vanishes.
+    * Longer steps: that balance takes ``D`` directions for equally long. Where few directions have most of the
+      variance noise does less, and consecutive gradients still agree when the time is over. So after a quarter of the
+      steps ``factor`` is doubled, up to 8, whenever they agree beyond three standard errors, and halved again, down to
+      1, when they disagree: a function of released gradients.
+    * Length of the scores (two classes, logistic): the slope of the loss along the ray through ``w`` is in the released
+      gradients as well, and the weights are made longer or shorter accordingly.
     * Clip norm: ``c = c0 sqrt(d_eff)``, ``d_eff`` the effective dimension of the released moment, whose root is the
       norm of a typical whitened row. ``c0`` is 0.35 (logistic) or 0.5 and grows with ``sqrt(q / 12)`` up to 1 or 1.5;
       it is ``sqrt(2)`` times that for several outputs, where a record has the residuals of two classes or more.
@@ -139,7 +152,8 @@ class WhitenedGD(Solver):
       entry has the size ``data_norm / sqrt(D)``, so for ``data_norm = 1`` the ridge is ``1 / (C D)`` and
       ``effective_C_`` is ``C D``. As in scikit-learn, who scales ``X`` and ``data_norm`` scales ``C`` by the inverse
       square to have the same model.
-    * Ridge of the whitener: a quarter of the spectral norm of the noise in the second moment.
+    * Ridge of the whitener: a quarter of the spectral norm of the noise in the second moment, or of the largest entry
+      of that in its diagonal.
 
     Below ``q`` of about 2 the noise is as large as the signal, and costs several points of accuracy on most data.
 
