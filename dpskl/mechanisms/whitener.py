@@ -155,7 +155,7 @@ class ScalingWhitener:
         found: list[_Direction] = []
         if has_constant and part != "diagonal":
             column = moment[:, -1] if part == "full" else moment[1]
-            found += _explained_by_the_constant(column, values, scales)
+            found += _explained_by_the_constant(column, values, scales, noise_scale)
         if part == "full":
             found += _common(moment * np.outer(scales, scales), found, max(level, _noise_norm(scales, noise_scale)))
         most = len(values) + 1  # and no data have more
@@ -211,15 +211,16 @@ def _noise_norm(scales: Array, noise_scale: float) -> float:
     return sqrt(2) * noise_scale * sqrt(weights.max() * weights.sum())
 
 
-def _explained_by_the_constant(column: Array, values: Array, scales: Array) -> list[_Direction]:
+def _explained_by_the_constant(column: Array, values: Array, scales: Array, noise_scale: float) -> list[_Direction]:
     """Return the direction that the constant column has in common with the others, with its eigenvalue."""
     if values[-1] == 0:
         return []
     bound = np.sqrt(values * values[-1])  # by Cauchy and Schwarz, on any data
     shared = scales * np.clip(column, -bound, bound) / sqrt(values[-1])
     length = float(np.linalg.norm(shared))
+    noise = noise_scale**2 / 2 * float(np.sum(scales[:-1] ** 2)) / values[-1]
     # what the constant does not explain counts as one, the mean
-    return [(1 + length**2, shared / length)] if length > 0 else []
+    return [(1 + length**2 - noise, shared / length)] if length > 0 else []
 
 
 def _common(scaled: Array, known: list[_Direction], least: float) -> list[_Direction]:
