@@ -23,15 +23,15 @@ __all__ = ["WhitenedGD"]
 
 Array = np.ndarray[Any, Any]
 
-# Share of mu^2 for the second moment, or what is released of it: accuracy is flat between 0.07 and 0.2.
-_SHARE = 0.15
+# Share of mu^2 for what is released of the second moment: accuracy is flat by a factor of two on either side.
+_SHARES = {"full": 0.15, "common": 0.15, "diagonal": 0.07}
 # Ridge of the whitener as a multiple of the norm of the noise in the second moment, and its least value where there is
 # little noise: one-hot rows are rank deficient. Both relative to the squared row norm, the second times 1 / D.
 _NOISE_SHARE = 0.25
 _LEAST_RIDGE = 1e-6
-# Inverting the moment pays where directions of much less than the mean variance are told apart: while the ridge that
-# its noise asks for is at most this part of the mean eigenvalue.
-_LARGEST_RIDGE = 0.15
+# Inverting the moment pays where directions of less than the mean variance are told apart: while the ridge that its
+# noise asks for is at most this part of the mean eigenvalue.
+_LARGEST_RIDGE = 0.6
 # Its common directions are worth looking for while one of a hundredth of all variance stands out of the noise.
 _LARGEST_NOISE = 0.01
 _LARGEST_DIMENSIONS = {"full": 1000, "common": 4096}  # what their D x D work allows
@@ -121,14 +121,14 @@ class WhitenedGD(Solver):
     Notes
     -----
     *Budget.* With ``mu`` the Gaussian privacy parameter of (epsilon, delta), what is released of the second moment
-    gets 0.15 ``mu^2``, the gradients share the rest equally, and the squares sum to ``mu^2`` exactly. Nothing is asked
+    gets 0.15 ``mu^2`` (diagonal and column 0.07), the gradients share the rest equally, and the squares sum to ``mu^2`` exactly. Nothing is asked
     of the loss: no convexity, smoothness or convergence.
 
     *Rules*, all from public numbers. Let ``q = mu n / D``, halved for ``replace_one``.
 
     * Whitening: ``"full"`` while the ridge of its whitener, a quarter of the spectral norm of the noise in the moment,
-      is at most 0.15 times its mean eigenvalue and ``D <= 1000``: inverting pays where directions of much less than the
-      mean variance are told apart. Else ``"common"`` while a direction with a hundredth of all variance stands out of
+      is at most 0.6 times its mean eigenvalue and ``D <= 1000``: inverting pays where directions of less than the mean
+      variance are told apart. Else ``"common"`` while a direction with a hundredth of all variance stands out of
       the noise and ``D <= 4096``, and ``"diagonal"`` otherwise. Scaling columns one by one leaves eigenvalues of up to
       ``D``, which a step overshoots: those above ``2`` over the longest step, as far as they are found, are brought
       down to it. So results do not depend on where zero is in the columns.
@@ -197,17 +197,18 @@ class WhitenedGD(Solver):
         refuse_pure(self.name, delta)
         mu = gaussian_mu(epsilon, delta) * _SAFE
         size = facts.neighbours, facts.n_samples, facts.n_features
-        moment = SecondMoment(facts.data_norm, mu * sqrt(_SHARE), "full", *size)
+        moment = SecondMoment(facts.data_norm, mu * sqrt(_SHARES["full"]), "full", *size)
         whitening = self._whitening(facts, moment)
+        share = _SHARES[whitening]
         if whitening == "diagonal":
-            moment = replace(moment, part="arrow" if facts.intercept > 0 else "diagonal")
+            moment = replace(moment, mu=mu * sqrt(share), part="arrow" if facts.intercept > 0 else "diagonal")
         n_steps = self._n_steps(facts, mu)
         descent = self._descent(facts, mu, moment, whitening, n_steps)
         shortest = 1.0
         if whitening != "full":
             shortest = ScalingWhitener.shortest_of(descent.level, facts.n_weights)
         condition = whitener_condition(descent.whitener_ridge, facts.data_norm**2) / shortest
-        gradient = WhitenedGradient(mu * sqrt((1 - _SHARE) / n_steps), condition, *size, shortest)
+        gradient = WhitenedGradient(mu * sqrt((1 - share) / n_steps), condition, *size, shortest)
         return Plan(
             ((moment, 1), (gradient, n_steps)),
             max(1 / facts.C / facts.n_weights, _LEAST_PENALTY),
