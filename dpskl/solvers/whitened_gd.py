@@ -121,8 +121,8 @@ class WhitenedGD(Solver):
     Notes
     -----
     *Budget.* With ``mu`` the Gaussian privacy parameter of (epsilon, delta), what is released of the second moment
-    gets 0.15 ``mu^2`` (diagonal and column 0.07), the gradients share the rest equally, and the squares sum to ``mu^2`` exactly. Nothing is asked
-    of the loss: no convexity, smoothness or convergence.
+    gets 0.15 ``mu^2`` (diagonal and column 0.07), the gradients share the rest equally, and the squares sum to ``mu^2``
+    exactly. Nothing is asked of the loss: no convexity, smoothness or convergence.
 
     *Rules*, all from public numbers. Let ``q = mu n / D``, halved for ``replace_one``.
 
