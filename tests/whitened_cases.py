@@ -58,9 +58,18 @@ def sphere_problem(X, codes=None, loss=None, n_outputs=1, intercept=0.3, data_no
     return Problem(X, targets, loss, data_norm=data_norm, intercept=intercept, n_outputs=n_outputs, rows="sphere")
 
 
-def moment(X, is_diagonal, data_norm, intercept):
-    problem = sphere_problem(X, intercept=intercept, data_norm=data_norm)
-    if is_diagonal:
-        return problem.squared_column_norms()
-    gram = problem.weighted_gram(np.ones(len(X)))
-    return gram[np.triu_indices_from(gram)]
+def entries_of(part, released):
+    """The entries of a released moment that noise was drawn for, in the order of an upper triangle, or of its rows."""
+    if part == "full":
+        return released[np.triu_indices_from(released)]
+    return np.concatenate([released[0], released[1, :-1]]) if part == "arrow" else released
+
+
+def part_of(part, gram):
+    """What is released of a second moment, without noise."""
+    return {"full": gram, "arrow": np.stack([np.diag(gram), gram[:, -1]]), "diagonal": np.diag(gram)}[part]
+
+
+def moment(X, part, data_norm, intercept):
+    design = on_sphere(X, data_norm, intercept)
+    return entries_of(part, part_of(part, design.T @ design))
