@@ -6,6 +6,7 @@ from problem_cases import CASES, LAYOUTS
 
 from dpskl.mechanisms.noise import NoiseSource
 from dpskl.records.problem import Problem
+from dpskl.records.scaling import ShortenedScaling
 
 NEIGHBOURS = ("add_remove", "replace_one")
 each_relation = pytest.mark.parametrize("neighbours", NEIGHBOURS)
@@ -73,3 +74,18 @@ def part_of(part, gram):
 def moment(X, part, data_norm, intercept):
     design = on_sphere(X, data_norm, intercept)
     return entries_of(part, part_of(part, design.T @ design))
+
+
+def shortened_scaling(D, k, seed=3):
+    """A map that scales ``D`` columns and shortens ``k`` directions, by factors from 1 down to a twentieth."""
+    rng = np.random.default_rng(seed)
+    directions = np.linalg.qr(rng.normal(size=(D, k)))[0]
+    return ShortenedScaling(10.0 ** rng.uniform(-1, 1, D), directions, np.linspace(1, 0.05, k + 2)[1:-1])
+
+
+def matrix_of(transform):
+    """The matrix ``W`` of a map of rows, ``x -> W^T x``."""
+    if isinstance(transform, np.ndarray):
+        return np.diag(transform) if transform.ndim == 1 else transform
+    U = transform.directions
+    return transform.scales[:, None] * (np.eye(len(U)) - (U * (1 - transform.factors)) @ U.T)
