@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpskl.mechanisms.noise import NoiseSource
-from dpskl.mechanisms.whitened_gradient import WhitenedGradient, Whitener
+from dpskl.mechanisms.whitened_gradient import WhitenedGradient
+from dpskl.mechanisms.whitener import Whitener
 from dpskl.records.problem import Problem
 from dpskl.solvers import whitened_gd
 

@@ -22,7 +22,8 @@ from dpskl.mechanisms.scaled_gradient import GradientPair, ScaledGradient
 from dpskl.mechanisms.second_moment import SecondMoment
 from dpskl.mechanisms.selection import selection_spread
 from dpskl.mechanisms.stable_training import ExactMinimum
-from dpskl.mechanisms.whitened_gradient import WhitenedGradient, Whitener, whitener_condition
+from dpskl.mechanisms.whitened_gradient import WhitenedGradient
+from dpskl.mechanisms.whitener import ScalingWhitener, Whitener, whitener_condition
 from dpskl.records.losses import Logistic, Softmax
 from dpskl.records.problem import Problem
 from dpskl.solvers import ExponentialMechanism, OutputPerturbation, PublicFacts
@@ -41,7 +42,7 @@ def check_rounding():
         norms = 2 * n * (D + 8) * sqrt(D) * condition * unit
         for seen, exact, room in (
             (GaussianGradient(3.0, 1.0, neighbours, n, d).sensitivity, 3.0 * k, 3.0 * sums),
-            (SecondMoment(2.0, 1.0, False, neighbours, n, d).sensitivity, 4.0 * sqrt(k), 4.0 * sums),
+            (SecondMoment(2.0, 1.0, "full", neighbours, n, d).sensitivity, 4.0 * sqrt(k), 4.0 * sums),
             (
                 GaussianHessian(2.0, 1.0, True, 3, neighbours, n, d).sensitivity,
                 4.0 * sqrt(3 * k),
@@ -78,6 +79,42 @@ def check_wide_rows():
         for total, count in sums:
             length = sqrt(fsum(total.ravel() ** 2))
             assert 1 - 1e-9 <= length <= 1 - (count + 8) * unit
+    # what shortening adds to the error of a sum is seen where few records are long
+    room = 2 * 16 * (d + 1 + 8) / 0.2 * unit
+    assert room <= WhitenedGradient(1.0, 5.0, "add_remove", 1, d, 0.2).sensitivity - 1 <= 1.01 * room
+
+
+def crowded_whitener(D, level=2.5):
+    """As many directions as there may be, all shortened by as much as any: what noise alone can be taken for."""
+    turn = np.linalg.qr(np.random.default_rng(3).normal(size=(D, D)))[0]
+    moment = turn * np.where(np.arange(D) < 40, 1e3 * D, -1.0) @ turn.T
+    np.fill_diagonal(moment, 1.0)
+    return ScalingWhitener(moment, "full", 0.5, 1.0, level, 0.0, has_constant=True)
+
+
+def check_shortened_rows():
+    """A norm after shortening is a difference of two that may be alike; what is clipped by it stays within."""
+    D, clip, unit = 200, 0.1, 2.0**-53
+    whitener = crowded_whitener(D)
+    factors, scales = whitener.transform.factors, whitener.transform.scales
+    assert len(factors) == 32
+    assert np.all(factors >= whitener.shortest)
+    np.testing.assert_allclose(factors, sqrt(2.5 / (D + 1)))
+    # a row in the span of what is shortened
+    row = whitener.transform.directions.sum(axis=1) / scales
+    for K, loss in ((1, Logistic()), (3, Softmax())):
+        codes = loss.encode(np.array([1]), max(K, 2))
+        intercept = abs(row[-1])
+        X = np.sign(row[-1]) * row[None, :-1]
+        problem = Problem(
+            X, codes, loss, data_norm=float(np.linalg.norm(row)), intercept=intercept, n_outputs=K, rows="sphere"
+        )
+        assert problem.n_weights == D
+        mechanism = WhitenedGradient(inf, whitener.condition, "add_remove", 1, D - 1, whitener.shortest)
+        total = mechanism.release(problem, whitener, clip, problem.zeros(), Tape(0))
+        length = sqrt(fsum(total.ravel() ** 2))
+        # half of what its square may be off by
+        assert 1 - 1e-9 <= length <= 1 - (sqrt(32) + 5) * (D + 8) * unit * (D + 1) / 2.5
 
 
 def check_whitener():
@@ -88,6 +125,11 @@ def check_whitener():
         assert whitener.condition == pytest.approx(whitener_condition(ridge, 4.0))
         square = whitener.matrix @ whitener.matrix.T
         np.testing.assert_allclose(square @ np.diag(np.array([4.0, 1.0, 0.0]) + ridge), np.eye(3), atol=1e-9)
+        # noise may make the longest column, which is scaled least, the one that is shortened most
+        scaling = ScalingWhitener(np.diag([1e9, 1.0, 0.0]), "full", ridge, 4.0, 1.5, 0.0, has_constant=False)
+        W = np.column_stack([scaling.to_weights(unit) for unit in np.eye(3)])
+        assert np.linalg.cond(W) == pytest.approx(scaling.condition)
+        assert scaling.condition == pytest.approx(whitener_condition(ridge, 4.0) / sqrt(1.5 / 4))
 
 
 def check_tolerances():
@@ -128,6 +170,8 @@ def refuses(mechanism, *arguments):
 
 def check_guards():
     """A mechanism refuses rows or whiteners that its sensitivity is not for, a little beyond what it is for."""
+    shortening = ScalingWhitener(np.ones(3), "diagonal", 0.1, 2.0, 1.0, 0.0, has_constant=True)
+    assert shortening.shortest == 0.5
     X, codes, noise = np.eye(3)[:, :2], np.arange(3), Tape(0)
     problem = Problem(X, codes, Softmax(), data_norm=1.4, intercept=0.4, n_outputs=3)
     bound, ridge = sqrt(2) * np.hypot(1.4, 0.4), 2.0
@@ -138,15 +182,23 @@ def check_guards():
         for mechanism, data, arguments in (
             # clipping a joint gradient of several outputs leaves no gradient of a convex function
             (HiddenDescent(share * bound, 0.7, 0.01, ridge, 3.0, 2, inf, "add_remove", 3, 2), problem, ()),
-            (SecondMoment(share * problem.row_bound, 0.7, True, "add_remove", 3, 2), problem, ()),
+            (SecondMoment(share * problem.row_bound, 0.7, "diagonal", "add_remove", 3, 2), problem, ()),
             (GaussianHessian(share * signs.row_bound, 0.7, True, 3, "add_remove", 3, 2), signs, (signs.zeros(),)),
             (
                 WhitenedGradient(0.7, share * whitener_condition(0.1, 2.0), "add_remove", 3, 2),
                 problem,
                 (Whitener(np.ones(3), 0.1, 2.0), 0.5, problem.zeros()),
             ),
+            (
+                WhitenedGradient(0.7, 99.0, "add_remove", 3, 2, 0.5 / share),
+                problem,
+                (shortening, 0.5, problem.zeros()),
+            ),
         ):
             assert refuses(mechanism, data, *arguments, noise) == is_refused
+    for constant in (0.0, 0.4):
+        data = Problem(X, codes, Softmax(), data_norm=1.4, intercept=constant, n_outputs=3)
+        assert refuses(SecondMoment(9.0, 0.7, "arrow", "add_remove", 3, 2), data, noise) == (constant == 0)
     facts = PublicFacts(3, 2, 2, 1.4, 0.4, Logistic(), "add_remove", 1.0)
     ((draw, _),) = ExponentialMechanism("mala", certified=False, max_iter=1).plan(facts, 1.0, 1e-3).questions
     data = Problem(X, np.array([1.0, -1.0, 1.0]), Logistic(), data_norm=1.4, intercept=0.4)

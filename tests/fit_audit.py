@@ -153,7 +153,8 @@ def _pair(fit, question, draws, *_):
 
 
 def _moment(fit, question, draws):
-    (scale,) = _expect(draws, ("normal", P if question.is_diagonal else P * (P + 1) // 2))
+    size = {"full": P * (P + 1) // 2, "arrow": 2 * P - 1, "diagonal": P}[question.part]
+    (scale,) = _expect(draws, ("normal", size))
     return GaussianCost(sqrt(fit.changed) * fit.row**2 / scale)
 
 
@@ -341,6 +342,7 @@ FITS = {
     "gd, last": (GradientDescent(max_iter=5, iterate="last", step_size=0.5, clip_norm=10.0), DELTA, 0.05),
     "gd, last, long steps": (long_steps, DELTA, 0.1),
     "whitened": (WhitenedGD(4, "full"), DELTA, 1.0),
+    "whitened, common": (WhitenedGD(4, "common"), DELTA, 1.0),
     "whitened, diagonal": (WhitenedGD(4, "diagonal"), DELTA, 1.0),
     "newton": (Newton(max_iter=4), DELTA, 1.0),
     "newton, majorant": (Newton("majorant", "add", max_iter=3), DELTA, 1.0),

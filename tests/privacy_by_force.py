@@ -21,7 +21,8 @@ from dpskl.mechanisms.noisy_score import NoisyScore
 from dpskl.mechanisms.perturbed_output import PerturbedOutput
 from dpskl.mechanisms.second_moment import SecondMoment
 from dpskl.mechanisms.stable_training import ExactMinimum, FullGradientDescent, PermutedSGD
-from dpskl.mechanisms.whitened_gradient import WhitenedGradient, Whitener, whitener_condition
+from dpskl.mechanisms.whitened_gradient import WhitenedGradient
+from dpskl.mechanisms.whitener import ScalingWhitener, Whitener, whitener_condition
 from dpskl.records.design import Design
 from dpskl.records.entries import ClippedEntries
 from dpskl.records.losses import Hinge, HuberHinge, Logistic, Softmax
@@ -129,14 +130,31 @@ def check_clipped_entries():
         assert worst >= 0.9 * clip  # indicators have one sign: no exchange reaches twice the clip in every case
 
 
+def whitener_of(whitening):
+    """A whitener and its matrix."""
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
+    moment = turn @ np.diag([0.5, 0.1, 1e-3]) @ turn.T
+    if whitening == "full":
+        whitener = Whitener(moment, 1e-2, 1.0)
+        return whitener, whitener.matrix
+    if whitening == "diagonal":
+        whitener = Whitener(np.diag(moment).copy(), 1e-2, 1.0)
+        return whitener, np.diag(whitener.matrix)
+    part, given = {"common": ("full", moment), "arrow": ("arrow", np.stack([np.diag(moment), moment[:, -1]]))}[
+        whitening
+    ]
+    whitener = ScalingWhitener(given, part, 1e-2, 1.0, 0.4, 0.0, has_constant=True)
+    U, factors = whitener.transform.directions, whitener.transform.factors
+    assert len(factors) > 0
+    return whitener, whitener.transform.scales[:, None] * (np.eye(3) - U @ np.diag(1 - factors) @ U.T)
+
+
 def check_whitened_gradients():
-    for K, neighbours, is_diagonal in product((1, 3), NEIGHBOURS, (True, False)):
+    for K, neighbours, whitening in product((1, 3), NEIGHBOURS, ("full", "common", "arrow", "diagonal")):
         loss = Hinge() if K == 1 else Softmax()
-        mechanism = WhitenedGradient(0.8, whitener_condition(1e-2, 1.0), neighbours, 3, 2)
-        moment = np.diag([0.5, 0.1, 1e-3])
-        turn = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
-        whitener = Whitener(np.diag(moment).copy() if is_diagonal else turn @ moment @ turn.T, 1e-2, 1.0)
-        W = np.diag(whitener.matrix) if is_diagonal else whitener.matrix
+        whitener, W = whitener_of(whitening)
+        shortest = whitener.shortest
+        mechanism = WhitenedGradient(0.8, whitener_condition(1e-2, 1.0) / shortest, neighbours, 3, 2, shortest)
 
         def question(pair, mechanism=mechanism, K=K, loss=loss, neighbours=neighbours, whitener=whitener, W=W):
             X, codes, w = pair
@@ -147,28 +165,44 @@ def check_whitened_gradients():
         measure(question, record_pairs(K), mechanism.cost.mu, 0.8)
 
 
-def check_moments_of_rows():
-    for neighbours, is_diagonal in product(NEIGHBOURS, (True, False)):
-        mechanism = SecondMoment(1.0, 0.8, is_diagonal, neighbours, 3, 2)
+def pairs_of_rows():
+    """Records as above, and such that have a constant as long as their features."""
+    yield from record_pairs(1, 12)
+    for X, codes, w in record_pairs(1, 6):
+        X[0] *= 1e-3 / np.linalg.norm(X[0])
+        X[3] = -X[0]
+        yield X, codes, w
 
-        def question(pair, mechanism=mechanism, neighbours=neighbours, is_diagonal=is_diagonal):
+
+def check_moments_of_rows():
+    # where a released matrix, or its parts, hold what is drawn for
+    entries = {
+        "full": np.triu_indices(3),
+        "arrow": (np.array([0, 0, 0, 1, 1]), np.array([0, 1, 2, 0, 1])),
+        "diagonal": (np.arange(3),),
+    }
+    for neighbours, (part, drawn) in product(NEIGHBOURS, entries.items()):
+        mechanism = SecondMoment(1.0, 0.8, part, neighbours, 3, 2)
+
+        def question(pair, mechanism=mechanism, neighbours=neighbours, part=part, drawn=drawn):
             X, codes, _ = pair
             problems = [problem_of(X[rows], codes[rows], Hinge(), 1, 1e-3, "sphere") for rows in kept(neighbours)]
-            first, second, scale = both(mechanism, problems)
-            if is_diagonal:
-                return first, second, scale
-            # the noise of each entry of the upper triangle, by changing one number at a time
-            upper, size = np.triu_indices(3), 6
+            first, second, _ = both(mechanism, problems)
+            # the noise of each entry, by changing one number at a time
+            size = len(drawn[0])
             silent = mechanism.release(problems[0], Tape(1, {0: lambda unit: 0 * unit}))
             response = [
                 mechanism.release(problems[0], Tape(1, {0: lambda unit, j=j: 1e3 * np.eye(size)[j]})) - silent
                 for j in range(size)
             ]
-            assert all(np.array_equal(entry, entry.T) for entry in response)
-            spread = np.stack([entry[upper] for entry in response], axis=1) / 1e3
-            return np.linalg.solve(spread, (first - second)[upper]), 0.0, 1.0
+            if part == "full":
+                assert all(np.array_equal(entry, entry.T) for entry in response)
+            if part == "arrow":
+                assert all(entry[0, -1] == entry[1, -1] for entry in response)
+            spread = np.stack([entry[drawn] for entry in response], axis=1) / 1e3
+            return np.linalg.solve(spread, (first - second)[drawn]), 0.0, 1.0
 
-        measure(question, record_pairs(1, 12), mechanism.cost.mu, 0.95)
+        measure(question, pairs_of_rows(), mechanism.cost.mu, 0.95)
 
 
 def check_hessians():

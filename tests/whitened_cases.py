@@ -6,6 +6,7 @@ from problem_cases import CASES, LAYOUTS
 
 from dpskl.mechanisms.noise import NoiseSource
 from dpskl.records.problem import Problem
+from dpskl.records.scaling import ShortenedScaling
 
 NEIGHBOURS = ("add_remove", "replace_one")
 each_relation = pytest.mark.parametrize("neighbours", NEIGHBOURS)
@@ -58,9 +59,33 @@ def sphere_problem(X, codes=None, loss=None, n_outputs=1, intercept=0.3, data_no
     return Problem(X, targets, loss, data_norm=data_norm, intercept=intercept, n_outputs=n_outputs, rows="sphere")
 
 
-def moment(X, is_diagonal, data_norm, intercept):
-    problem = sphere_problem(X, intercept=intercept, data_norm=data_norm)
-    if is_diagonal:
-        return problem.squared_column_norms()
-    gram = problem.weighted_gram(np.ones(len(X)))
-    return gram[np.triu_indices_from(gram)]
+def entries_of(part, released):
+    """The entries of a released moment that noise was drawn for, in the order of an upper triangle, or of its rows."""
+    if part == "full":
+        return released[np.triu_indices_from(released)]
+    return np.concatenate([released[0], released[1, :-1]]) if part == "arrow" else released
+
+
+def part_of(part, gram):
+    """What is released of a second moment, without noise."""
+    return {"full": gram, "arrow": np.stack([np.diag(gram), gram[:, -1]]), "diagonal": np.diag(gram)}[part]
+
+
+def moment(X, part, data_norm, intercept):
+    design = on_sphere(X, data_norm, intercept)
+    return entries_of(part, part_of(part, design.T @ design))
+
+
+def shortened_scaling(D, k, seed=3):
+    """A map that scales ``D`` columns and shortens ``k`` directions, by factors from 1 down to a twentieth."""
+    rng = np.random.default_rng(seed)
+    directions = np.linalg.qr(rng.normal(size=(D, k)))[0]
+    return ShortenedScaling(10.0 ** rng.uniform(-1, 1, D), directions, np.linspace(1, 0.05, k + 2)[1:-1])
+
+
+def matrix_of(transform):
+    """The matrix ``W`` of a map of rows, ``x -> W^T x``."""
+    if isinstance(transform, np.ndarray):
+        return np.diag(transform) if transform.ndim == 1 else transform
+    U = transform.directions
+    return transform.scales[:, None] * (np.eye(len(U)) - (U * (1 - transform.factors)) @ U.T)

@@ -3,6 +3,7 @@
 from mutations_newton import NEWTON
 from mutations_of_vertices import VERTICES
 from mutations_public import PUBLIC
+from mutations_whitened import WHITENED
 
 EACH_OUTPUT = "columns = [self._release_output(problem.output(k), noise) for k in range(self.n_outputs)]"
 FIRST_OUTPUT_ONLY = (
@@ -24,7 +25,7 @@ PERMUTED = "scores - scale * noise.standard_exponential(len(scores))"
 
 # fmt: off
 MUTATIONS = {
-    **NEWTON,
+    **NEWTON, **WHITENED,
     # -- what every sensitivity is made of
     "mechanisms.sensitivity": [
         *((TWO, '"replace_one": 1', check) for check in (
@@ -117,37 +118,6 @@ MUTATIONS = {
         ("gradient_sum(weights, self.clip_norm)", "gradient_sum(weights)", "gradients"),
         ("self.clip_norm), self.noise_scale", "self.clip_norm), 0.7 * self.noise_scale",
          "release: gradient, 3, replace_one"),
-    ],
-    "mechanisms.whitened_gradient": [
-        ("self.sensitivity / self.mu", "self.sensitivity / self.mu / 2", "whitened_gradients"),
-        ("return contributions(self.neighbours) + rounding", "return 1 + rounding", "whitened_gradients"),
-        ("clip_norm / (1 + 2 * self._stretch), whitener.matrix", "2 * clip_norm, whitener.matrix",
-         "whitened_gradients"),
-        ("clip_norm / (1 + 2 * self._stretch), whitener.matrix", "clip_norm", "whitened_gradients"),
-        ("(whitener.to_whitened(clipped) / clip_norm", "(whitener.to_whitened(clipped)",
-         "release: whitened gradient, 3, add_remove"),
-        ("return self.matrix.T @ gradient if", "return 0.1 * self.matrix.T @ gradient if", "whitened_gradients"),
-        ("rounding = self.condition * ", "rounding = ", "rounding"),
-        (" + 2 * self.n_samples * self._stretch", "", "rounding"),
-        ("if whitener.condition > self.condition:", "if False:", "guards"),
-        ("sqrt((top + ridge) / ridge)", "sqrt(top / ridge) / 2", "whitener"),
-        ("self.scales = 1 / np.sqrt(values + ridge)", "self.scales = 1 / np.sqrt(values + 2 * ridge)", "whitener"),
-    ],
-    "mechanisms.second_moment": [
-        ("exact = sqrt(contributions(self.neighbours))", "exact = 1.0", "moments_of_rows"),
-        ("exact = sqrt(contributions(self.neighbours))", "exact = contributions(self.neighbours)", "moments_of_rows"),
-        ("if problem.row_bound > self.row_norm:", "if False:", "guards"),
-        ("self.row_norm**2 * (exact", "self.row_norm * (exact", "release: second moment, add_remove"),
-        ("sqrt(2) * gram[upper]", "gram[upper]", "release: second moment, add_remove"),
-        ("sqrt(2) * gram[upper]", "2 * gram[upper]", "moments_of_rows"),
-        ("moment[upper] = noisy[len(gram) :] / sqrt(2)", "moment[upper] = noisy[len(gram) :] / 2",
-         "release: second moment, add_remove"),
-        ("moment[upper] = noisy[len(gram) :] / sqrt(2)", "moment[upper] = gram[upper]", "moments_of_rows"),
-        ("moment.T[upper] = moment[upper]", "moment.T[upper] = gram[upper]", "moments_of_rows"),
-        ("self.sensitivity / self.mu", "self.sensitivity / self.mu / 2", "moments_of_rows"),
-        ("return noise.add_normal(problem.squared_column_norms(), self.noise_scale)",
-         "return problem.squared_column_norms() + noise.normal((1,), self.noise_scale)",
-         "release: diagonal moment, add_remove"),
     ],
     "mechanisms.noisy_count": [
         ("return float(contributions(self.neighbours))", "return 1.0", "counts"),
@@ -393,14 +363,6 @@ MUTATIONS = {
          '"gradient_bound": facts.loss.slope_bound * facts.data_norm', "fit: mala"),
         ("mu=mu * (1 - 1e-12)", "mu=2 * mu", "fit: langevin"),
         ("clip_norm=gradient_bound", "clip_norm=facts.data_norm", "fit: langevin / logistic / 3"),
-    ],
-    "solvers.whitened_gd": [
-        ("sqrt((1 - share) / n_steps)", "sqrt(1 / n_steps)", "fit: whitened"),
-        ("sqrt((1 - share) / n_steps)", "(1 - share) / n_steps", "fit: whitened"),
-        ("mu * sqrt(share), is_diagonal", "2 * mu * sqrt(share), is_diagonal", "fit: whitened"),
-        ("mu * sqrt(share), is_diagonal", "mu * sqrt(share) / 2, is_diagonal", "fit: whitened"),
-        ("SecondMoment(facts.data_norm,", "SecondMoment(1.0,", "fit: whitened"),
-        ("((moment, 1), (gradient, n_steps))", "((moment, 1), (gradient, 1))", "fit: whitened"),
     ],
     "solvers.output_perturbation": [
         ("L, B, lam = loss.gradient_bound(K) * facts.row_norm,",

@@ -8,10 +8,7 @@ from math import log, sqrt
 import numpy as np
 import pytest
 from conftest import Tape
-from scipy.special import expit, log_softmax, softmax
-from scipy.stats import norm
-from test_noise_laws import check_moments
-from test_noise_reaches import (
+from plain_releases import (
     CODES,
     OUTPUTS,
     RELATIONS,
@@ -25,6 +22,9 @@ from test_noise_reaches import (
     shaped,
     signs_of,
 )  # fmt: skip
+from scipy.special import expit, log_softmax, softmax
+from scipy.stats import norm
+from test_noise_laws import check_moments
 
 from dpskl.mechanisms.above_threshold import BacktrackingSearch
 from dpskl.mechanisms.coordinate_selection import CoordinateSelection

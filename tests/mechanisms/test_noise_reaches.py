@@ -5,15 +5,32 @@ their scale and multiplies them by scales that are worked out by hand, so an out
 twice, a step that forgets its noise or a scale that is off changes the answer and not the reference.
 """
 
-from dataclasses import dataclass
 from math import exp, floor, hypot, log1p, log2, sqrt
-from typing import Any
 
 import numpy as np
 import pytest
 from conftest import Tape
+from plain_releases import (
+    GRID,
+    NORM,
+    OUTPUTS,
+    RELATIONS,
+    ROW,
+    WEIGHTS,
+    C,
+    Case,
+    D,
+    N,
+    P,
+    clipped_sum,
+    minimum,
+    problem_of,
+    record_gradients,
+    rows_of,
+    shaped,
+)
 from prefix_sums_by_force import honaker, strategy
-from scipy.special import expit, softmax
+from scipy.special import expit
 
 from dpskl.accounting import gaussian_mu
 from dpskl.mechanisms.correlated_noise import BinaryTree, SquareRoot
@@ -28,92 +45,11 @@ from dpskl.mechanisms.poisson_sample import PoissonSample
 from dpskl.mechanisms.prefix_sums import PrefixSums
 from dpskl.mechanisms.second_moment import SecondMoment
 from dpskl.mechanisms.stable_training import ExactMinimum, FullGradientDescent, PermutedSGD
-from dpskl.mechanisms.whitened_gradient import WhitenedGradient, Whitener, whitener_condition
-from dpskl.records.losses import Logistic, Softmax
-from dpskl.records.problem import Problem
-
-N, D, NORM, C = 12, 3, 1.4, 0.4  # records, features, data_norm, intercept
-P, ROW = D + 1, sqrt(NORM**2 + C * C)
-RELATIONS = {"add_remove": 1, "replace_one": 2}
-OUTPUTS = [1, 3]
-GRID = 3e-6  # of what releases are rounded to, in units of their noise
-RNG = np.random.default_rng(31)
-X = RNG.normal(size=(N, D)) * 10.0 ** RNG.uniform(-1, 1, size=(N, 1))
-CODES = RNG.permutation(np.arange(N) % 3)
-WEIGHTS = RNG.normal(size=(P, 3))
-
-# -- the same data without dpskl ------------------------------------------------------------------------
-
-
-def rows_of(kind):
-    """The design: rows cut to length NORM with a constant, or brought to length NORM with it."""
-    if kind == "clip":
-        return np.column_stack([X * np.minimum(1, NORM / np.linalg.norm(X, axis=1, keepdims=True)), np.full(N, C)])
-    design = np.column_stack([X, np.full(N, C)])
-    return design * (NORM / np.linalg.norm(design, axis=1, keepdims=True))
-
-
-def signs_of(K):
-    return np.where(CODES == 1, 1.0, -1.0)[:, None] if K == 1 else np.where(CODES[:, None] == np.arange(3), 1.0, -1.0)
-
-
-def record_gradients(design, w, K, kind):
-    """Gradients of the records, shape (n, P, K)."""
-    scores = design @ w
-    if K > 1 and kind == "softmax":
-        residuals = softmax(scores, axis=1) - np.eye(3)[CODES]
-    else:
-        residuals = -signs_of(K) * expit(-signs_of(K) * scores)
-    return design[:, :, None] * residuals[:, None, :]
-
-
-def clipped_sum(gradients, clip, matrix=None):
-    """Sum of gradients, each cut to a norm; of whitened gradients where there is a matrix."""
-    moved = gradients if matrix is None else np.einsum("pq,npk->nqk", matrix, gradients)
-    norms = np.sqrt((moved**2).sum(axis=(1, 2), keepdims=True))
-    return (moved * np.minimum(1, clip / norms)).sum(axis=0)
-
-
-def minimum(design, K, kind, ridge, linear=0.0):
-    """Newton's method with explicit Hessians, one output after the other or all of a softmax together."""
-    w = np.zeros((P, K))
-    for _ in range(60):
-        gradient = record_gradients(design, w, K, kind).sum(axis=0) + ridge * w + linear
-        scores = design @ w
-        if K > 1 and kind == "softmax":
-            p = softmax(scores, axis=1)
-            inner = np.einsum("nk,kl->nkl", p, np.eye(K)) - np.einsum("nk,nl->nkl", p, p)
-        else:
-            inner = np.einsum("nk,kl->nkl", expit(scores) * expit(-scores), np.eye(K))
-        hessian = np.einsum("np,nq,nkl->pkql", design, design, inner).reshape(P * K, P * K)
-        w = w - np.linalg.solve(hessian + ridge * np.eye(P * K), gradient.ravel()).reshape(P, K)
-    return w
-
-
-def problem_of(K, kind="softmax", rows="clip"):
-    loss = Softmax() if K > 1 and kind == "softmax" else Logistic()
-    codes = CODES if K > 1 else CODES == 1
-    return Problem(X, loss.encode(codes, max(K, 2)), loss, data_norm=NORM, intercept=C, n_outputs=K, rows=rows)
-
-
-def shaped(w, K):
-    return w[:, 0] if K == 1 else w
-
+from dpskl.mechanisms.whitened_gradient import WhitenedGradient
+from dpskl.mechanisms.whitener import ScalingWhitener, Whitener, whitener_condition
+from dpskl.records.losses import Logistic
 
 # -- cases: a release, the scales that it should draw with, and what it should be ----------------------------
-
-
-@dataclass
-class Case:
-    """``expected`` takes the draws in units of their scale; releases may be off by ``accuracy``."""
-
-    release: Any
-    draws: list[tuple[str, int, float]]
-    expected: Any
-    accuracy: float
-    rounded: float  # the scale of the noise on whose grid releases lie, 0 where they do not
-    mechanism: Any
-    sensitivity: float
 
 
 def gradient_case(K, neighbours):
@@ -131,12 +67,20 @@ def gradient_case(K, neighbours):
     )
 
 
-def whitened_case(K, neighbours, is_diagonal=False):
+def whitened_case(K, neighbours, whitening="full"):
     scale, design = RELATIONS[neighbours] / 0.7, rows_of("sphere")
-    moment = design.T @ design / N
-    whitener = Whitener(np.diag(moment).copy() if is_diagonal else moment, 0.01, NORM**2)
-    mechanism = WhitenedGradient(0.7, whitener_condition(0.01, NORM**2), neighbours, N, D)
-    problem, W = problem_of(K, rows="sphere"), np.diag(whitener.matrix) if is_diagonal else whitener.matrix
+    moment, ridge, top = design.T @ design / N, 0.01, NORM**2
+    if whitening == "common":
+        whitener = ScalingWhitener(moment, "full", ridge, top, 1.2, 0.0, has_constant=True)
+        U, factors = whitener.transform.directions, whitener.transform.factors
+        assert len(factors) > 0
+        W = whitener.transform.scales[:, None] * (np.eye(P) - U @ np.diag(1 - factors) @ U.T)
+    else:
+        whitener = Whitener(np.diag(moment).copy() if whitening == "diagonal" else moment, ridge, top)
+        W = np.diag(whitener.matrix) if whitening == "diagonal" else whitener.matrix
+    condition = whitener_condition(ridge, top) / whitener.shortest
+    mechanism = WhitenedGradient(0.7, condition, neighbours, N, D, whitener.shortest)
+    problem = problem_of(K, rows="sphere")
     v = np.linalg.solve(W, WEIGHTS[:, :K])
     exact = clipped_sum(record_gradients(design, WEIGHTS[:, :K], K, "softmax"), 0.5, W) / 0.5
     return Case(
@@ -150,25 +94,29 @@ def whitened_case(K, neighbours, is_diagonal=False):
     )
 
 
-def moment_case(is_diagonal, neighbours):
-    mechanism = SecondMoment(NORM, 0.7, is_diagonal, neighbours, N, D)
+def moment_case(part, neighbours):
+    mechanism = SecondMoment(NORM, 0.7, part, neighbours, N, D)
     scale, problem = NORM**2 * sqrt(RELATIONS[neighbours]) / 0.7, problem_of(1, rows="sphere")
     design = rows_of("sphere")
 
     def expected(units):
-        if is_diagonal:
+        if part == "diagonal":
             return (design**2).sum(axis=0) + scale * units[0]
+        if part == "arrow":
+            diagonal = (design**2).sum(axis=0) + scale * units[0][:P]
+            column = (design[:, :-1] * design[:, -1:]).sum(axis=0) + scale * units[0][P:] / sqrt(2)
+            return np.stack([diagonal, np.append(column, diagonal[-1])])
         noise = np.diag(units[0][:P])
         noise[np.triu_indices(P, 1)] = noise.T[np.triu_indices(P, 1)] = units[0][P:] / sqrt(2)
         return design.T @ design + scale * noise
 
-    size = P if is_diagonal else P * (P + 1) // 2
+    size = {"full": P * (P + 1) // 2, "arrow": 2 * P - 1, "diagonal": P}[part]
     return Case(
         lambda noise: mechanism.release(problem, noise),
         [("normal", size, scale)],
         expected,
         GRID * scale,
-        scale * is_diagonal,
+        scale * (part == "diagonal"),
         mechanism,
         0.7 * scale,
     )
@@ -412,9 +360,10 @@ for _relation in RELATIONS:
         for _method in ("exact", "gd", "gd long", "psgd", "psgd constant", "psgd long"):
             CASES[f"output, {_method}, {_K}, {_relation}"] = output_case, (_method, _K, _relation, False)
         CASES[f"pure output, {_K}, {_relation}"] = output_case, ("exact", _K, _relation, True)
-    CASES[f"diagonally whitened gradient, {_relation}"] = whitened_case, (3, _relation, True)
-    CASES[f"second moment, {_relation}"] = moment_case, (False, _relation)
-    CASES[f"diagonal moment, {_relation}"] = moment_case, (True, _relation)
+        CASES[f"shortened gradient, {_K}, {_relation}"] = whitened_case, (_K, _relation, "common")
+    CASES[f"diagonally whitened gradient, {_relation}"] = whitened_case, (3, _relation, "diagonal")
+    for _part, _name in {"full": "second", "arrow": "arrow of the", "diagonal": "diagonal"}.items():
+        CASES[f"{_name} moment, {_relation}"] = moment_case, (_part, _relation)
     CASES[f"histogram, {_relation}"] = histogram_case, (_relation,)
     CASES[f"score, {_relation}"] = score_case, (0, _relation)
     CASES[f"Gaussian score, {_relation}"] = score_case, (1e-6, _relation)

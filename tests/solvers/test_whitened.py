@@ -2,7 +2,7 @@
 
 import tracemalloc
 import warnings
-from math import inf, isqrt, log, sqrt
+from math import inf, log, sqrt
 
 import numpy as np
 import pytest
@@ -17,17 +17,18 @@ from dpskl import DPHuberSVC, DPLinearSVC, DPLogisticRegression, PrivacyAccounta
 from dpskl.accounting import GaussianCost, gaussian_delta, gaussian_mu
 from dpskl.curator import Curator
 from dpskl.mechanisms.noise import NoiseSource, SeededNoise
-from dpskl.mechanisms.whitened_gradient import Whitener
 from dpskl.records.losses import Hinge, HuberHinge, Logistic, Softmax
 from dpskl.records.problem import Problem
 from dpskl.solvers import WhitenedGD
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpskl.SeededNoiseWarning")
 
+WHITENINGS = ("full", "common", "diagonal")
+
 
 @pytest.mark.parametrize("layout", ["C64", "F64", "C32", "csr64", "csr32"])
-@pytest.mark.parametrize("is_diagonal", [True, False])
-def test_no_copy_of_X(layout, is_diagonal):
+@pytest.mark.parametrize("whitening", WHITENINGS)
+def test_no_copy_of_X(layout, whitening):
     rng = np.random.default_rng(3)
     n, d = 100_000, 60
     X = rng.normal(size=(n, d))
@@ -35,7 +36,7 @@ def test_no_copy_of_X(layout, is_diagonal):
     X = LAYOUTS[layout](X)
     public = facts(n_samples=n, n_features=d)
     targets = Logistic().encode(rng.integers(0, 2, n), 2)
-    solver = WhitenedGD(max_iter=2, whitening="diagonal" if is_diagonal else "full")
+    solver = WhitenedGD(max_iter=2, whitening=whitening)
     plan = solver.plan(public, 1.0, 1e-6)
     tracemalloc.start()
     problem = Problem(X, targets, Logistic(), data_norm=1.0, intercept=0.3, rows="sphere")
@@ -51,7 +52,7 @@ def test_no_copy_of_X(layout, is_diagonal):
 
 
 @each_relation
-@pytest.mark.parametrize("whitening", ["full", "diagonal"])
+@pytest.mark.parametrize("whitening", WHITENINGS)
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("loss", [Logistic(), HuberHinge(), Hinge()], ids=repr)
 def test_every_draw_is_what_was_charged(loss, n_classes, whitening, neighbours):
@@ -87,13 +88,13 @@ def test_every_draw_is_what_was_charged(loss, n_classes, whitening, neighbours):
     assert len(set(scales[1:])) == 1
     changed = 1 if neighbours == "add_remove" else 2
     mu_moment, mu_gradient = 4 * sqrt(changed) / scales[0], changed / scales[1]
-    assert mu_moment**2 == pytest.approx((0.2 if whitening == "full" else 0.05) * mu**2, rel=1e-6)
+    assert mu_moment**2 == pytest.approx(0.1 * mu**2, rel=1e-6)
     total = sqrt(mu_moment**2 + 7 * mu_gradient**2)
     assert gaussian_delta(total, 1.0) == pytest.approx(1e-6, rel=1e-4)
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 8.0])
-@pytest.mark.parametrize("whitening", ["full", "diagonal"])
+@pytest.mark.parametrize("whitening", WHITENINGS)
 @pytest.mark.parametrize("max_iter", [1, 40, 1000])
 def test_squares_of_all_mu_sum_to_the_budget(max_iter, whitening, epsilon):
     plan = WhitenedGD(max_iter, whitening).plan(facts(), epsilon, 1e-8)
@@ -101,21 +102,48 @@ def test_squares_of_all_mu_sum_to_the_budget(max_iter, whitening, epsilon):
     assert mu * (1 - 1e-11) <= sqrt(sum(count * m.cost.mu**2 for m, count in plan.questions)) <= mu
 
 
-def test_the_choice_of_whitening_is_public_and_follows_the_noise():
-    def is_diagonal(epsilon=1.0, neighbours="add_remove", **size):
-        public = facts(neighbours=neighbours, **size)
-        return WhitenedGD().plan(public, epsilon, 1e-6).questions[0][0].is_diagonal
+def taken(epsilon=1.0, **size):
+    plan = WhitenedGD().plan(facts(**size), epsilon, 1e-6)
+    return plan.settings.whitening, plan.questions[0][0].part
 
-    assert not is_diagonal(n_samples=40_000, n_features=100)
-    assert is_diagonal(n_samples=40_000, n_features=1000)  # too much work
-    assert not is_diagonal(n_samples=10**7, n_features=999)
-    assert is_diagonal(n_samples=40_000, n_features=100, epsilon=0.01)
-    assert not is_diagonal(epsilon=inf, n_features=100)
-    n = isqrt(10**8)  # between the thresholds of the two relations
-    noise = sqrt(2) * 21**1.5 / (gaussian_mu(1.0, 1e-6) * sqrt(0.2) * n)
-    n = int(n * noise / 3.2)
-    assert not is_diagonal(n_samples=n, n_features=20)
-    assert is_diagonal(n_samples=n, n_features=20, neighbours="replace_one")
+
+def test_the_choice_of_whitening_is_public_and_follows_the_noise():
+    assert taken(n_samples=400_000, n_features=100) == ("full", "full")
+    assert taken(epsilon=inf, n_samples=500, n_features=100) == ("full", "full")
+    assert taken(n_samples=40_000, n_features=100, epsilon=0.01) == ("diagonal", "arrow")
+    assert taken(n_samples=40_000, n_features=100, epsilon=0.01, intercept=0.0) == ("diagonal", "diagonal")
+    # what D x D work allows, the constant counted in
+    assert taken(n_samples=10**8, n_features=999) == ("full", "full")
+    assert taken(n_samples=10**8, n_features=1000) == ("common", "full")
+    assert taken(n_samples=10**8, n_features=1000, intercept=0.0) == ("full", "full")
+    assert taken(n_samples=10**8, n_features=4095) == ("common", "full")
+    assert taken(n_samples=10**8, n_features=4096) == ("diagonal", "arrow")
+    assert taken(n_samples=10**8, n_features=4097, intercept=0.0) == ("diagonal", "diagonal")
+
+
+@each_relation
+@pytest.mark.parametrize("data_norm", [1.0, 3.0])
+def test_thresholds_of_the_noise_at_which_whitening_changes(data_norm, neighbours):
+    """On both sides of both thresholds: the norm of the noise against the mean eigenvalue, and against their sum."""
+    changed, mu = 1 if neighbours == "add_remove" else 2, gaussian_mu(1.0, 1e-6)
+
+    def records(dimension, largest):
+        # a noise of norm sqrt(2 D) sigma / n, of the squared norm of a row
+        return sqrt(2 * dimension) * sqrt(changed) / (mu * sqrt(0.1)) / largest
+
+    def at(n, n_features):
+        public = {"n_samples": round(n), "n_features": n_features, "data_norm": data_norm, "neighbours": neighbours}
+        return taken(**public)[0]
+
+    # inverted while a quarter of the norm is at most 0.15 / D; common directions are looked for up to 0.01
+    inverted, looked_for = records(100, 0.15 / 0.25 / 100), records(100, 0.01)
+    assert inverted > looked_for
+    assert [at(share * inverted, 99) for share in (1.01, 0.99)] == ["full", "common"]
+    assert [at(share * looked_for, 99) for share in (1.01, 0.99)] == ["common", "diagonal"]
+    # in few dimensions all are told apart before one of a hundredth is
+    inverted, looked_for = records(21, 0.15 / 0.25 / 21), records(21, 0.01)
+    assert inverted < looked_for
+    assert [at(share * inverted, 20) for share in (1.01, 0.99)] == ["full", "diagonal"]
 
 
 @pytest.mark.parametrize(
@@ -146,43 +174,74 @@ def data(n=300, d=4, n_classes=2, seed=0):
     return rng.normal(size=(n_classes, d))[codes] * 1.5 + rng.normal(size=(n, d)) * 0.7, codes
 
 
-def reference(X, targets, loss, radius, intercept, ridge, whitener_ridge, clip, step, n_steps, is_diagonal):
-    """Whitened gradient descent with per-record gradients, no noise, momentum 1/2; an implicit step for the penalty."""
+def matrix_of(M, whitening, ridge, level, has_constant):
+    """A matrix that whitens ``M``, up to a rotation, and the mean square of a whitened row as the solver has it."""
+    D = len(M)
+    if whitening == "full":
+        values, basis = np.linalg.eigh(M)
+        values = np.maximum(values, 0)
+        return basis @ np.diag((values + ridge) ** -0.5) @ basis.T, np.sum(values / (values + ridge)), 0
+    s = np.diag(M)
+    S = np.diag((s + ridge) ** -0.5)
+    scaled, B, found = S @ M @ S, np.eye(D), []
+    if has_constant:
+        b = S @ M[:, -1] / sqrt(M[-1, -1])  # the means of the columns, in units of their roots of mean squares
+        found.append((1 + b @ b, b / np.linalg.norm(b)))
+        across = np.eye(D) - np.outer(found[0][1], found[0][1])
+        scaled = across @ scaled @ across
+    if whitening == "common":
+        values, basis = np.linalg.eigh(scaled)
+        found += [(value, vector) for value, vector in zip(values, basis.T, strict=True) if value > 0]
+    size = np.sum(s / (s + ridge))
+    found = [(value, u) for value, u in found if value > level]
+    for value, u in found:
+        assert value <= D + 1
+        B = B - (1 - sqrt(level / value)) * np.outer(u, u)
+        size -= (1 - level / value) * value
+    return S @ B, size, len(found)
+
+
+def reference(X, targets, loss, radius, intercept, ridge, whitener_ridge, clip, step, n_steps, whitening, level):
+    """Whitened gradient descent with per-record gradients, no noise, momentum 1/2; an implicit step for the penalty.
+
+    From a quarter of the steps on, the step is doubled at a gradient that agrees with the last, and halved at one that
+    disagrees.
+    """
     design = on_sphere(X, radius, intercept)
     n, D = design.shape
-    M = design.T @ design / n
-    M = np.diag(np.diag(M)) if is_diagonal else M
-    values, basis = np.linalg.eigh(M)
-    values = np.maximum(values, 0)
-    A = basis @ np.diag((values + whitener_ridge) ** -0.5) @ basis.T  # another root of the same matrix
-    c = clip * sqrt(max(np.sum(values / (values + whitener_ridge)), 1))
+    W, size, shortened = matrix_of(design.T @ design / n, whitening, whitener_ridge, level, intercept > 0)
+    c = clip * sqrt(max(size, 1))
     n_outputs = 1 if targets.ndim == 1 and not isinstance(loss, Softmax) else targets.max() + 1
     n_outputs = targets.shape[1] if targets.ndim == 2 else n_outputs
     v = previous = np.zeros((D, n_outputs))
-    solve = np.linalg.inv(np.eye(D) + step * ridge / n * A @ A)
-    iterates = []
-    for _ in range(n_steps):
-        scores = design @ A @ v
+    iterates, factors, last = [], [1.0], None
+    for t in range(n_steps):
+        scores = design @ W @ v
         residuals = loss.residuals(scores[:, 0] if n_outputs == 1 else scores, targets).reshape(n, -1)
-        gradients = np.einsum("ij,ik->ijk", design @ A, residuals)
+        gradients = np.einsum("ij,ik->ijk", design @ W, residuals)
         sizes = np.linalg.norm(gradients.reshape(n, -1), axis=1)
         g = (gradients * np.minimum(1, c / np.maximum(sizes, 1e-300))[:, None, None]).sum(axis=0)
-        v, previous = solve @ (v + 0.5 * (v - previous) - step * g / n), v
-        iterates.append(A @ v)
-    return np.mean(iterates[n_steps // 2 :], axis=0)
+        if t >= n_steps // 4:
+            factors.append(min(max(factors[-1] * 2.0 ** np.sign(np.sum(g * last)), 1 / 8), 8.0))
+        last, now = g, step * factors[-1]
+        solve = np.linalg.inv(np.eye(D) + now * ridge / n * W.T @ W)
+        v, previous = solve @ (v + 0.5 * (v - previous) - now * g / n), v
+        iterates.append(W @ v)
+    return np.mean(iterates[n_steps // 2 :], axis=0), factors, shortened
 
 
 @pytest.mark.parametrize("epsilon", [inf, 1e8])
-@pytest.mark.parametrize("whitening", ["full", "diagonal"])
+@pytest.mark.parametrize("whitening", WHITENINGS)
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize(
     ("cls", "n_classes"),
     [(DPLogisticRegression, 2), (DPHuberSVC, 2), (DPLinearSVC, 2), (DPLogisticRegression, 3), (DPHuberSVC, 3)],
 )
 def test_without_noise_it_is_its_plain_reference(cls, n_classes, fit_intercept, whitening, epsilon):
-    X, y = data(n_classes=n_classes)
+    X, y = data(d=11, n_classes=n_classes)
+    X += 2.0  # columns have a mean in common
     X[:, 1] = 0  # a column without values, so that the ridge of the whitener matters
-    C, norm, D = 0.01, 3.0, 4 + fit_intercept
+    C, norm, D = 0.01, 3.0, 11 + fit_intercept
     solver = WhitenedGD(max_iter=12, whitening=whitening)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -201,7 +260,7 @@ def test_without_noise_it_is_its_plain_reference(cls, n_classes, fit_intercept, 
     loss = binary if n_classes == 2 else binary.multiclass()
     is_logistic = cls is DPLogisticRegression
     unit = {"Logistic": 4.0, "Softmax": 2.0}.get(type(loss).__name__, 1.0)
-    expected = reference(
+    expected, factors, shortened = reference(
         X,
         loss.encode(y, n_classes),
         loss,
@@ -210,10 +269,13 @@ def test_without_noise_it_is_its_plain_reference(cls, n_classes, fit_intercept, 
         ridge=1 / (C * D),
         whitener_ridge=1e-6 * norm**2 / D,
         clip=(1.0 if is_logistic else 1.5) * (1 if n_classes == 2 else sqrt(2)),
-        step=unit * {"full": (2.0, 1.5), "diagonal": (0.8, 0.4)}[whitening][is_logistic],
+        step=unit * {"full": (2.0, 1.5)}.get(whitening, (0.8, 0.4))[is_logistic],
         n_steps=12,
-        is_diagonal=whitening == "diagonal",
+        whitening=whitening,
+        level=2 / (0.4 if is_logistic else 0.8),
     )
+    assert shortened == (whitening == "common" or (whitening == "diagonal" and fit_intercept))
+    assert len(set(factors)) >= 3  # the step does change, and by more than once
     got = model.coef_.T
     if fit_intercept:
         got = np.vstack([got, model.intercept_ / 0.9])
@@ -230,15 +292,20 @@ def test_rules_of_the_plan_at_a_moderate_budget():
     """Steps, momentum, clip norm and both ridges, written out."""
     public = facts(n_samples=20_000, n_features=49, C=2.0)
     mu = gaussian_mu(0.2, 1e-8)
-    for whitening, share, spread in (("full", 0.2, sqrt(100)), ("diagonal", 0.05, sqrt(2 * log(100)))):
+    for whitening, spread in (
+        ("full", sqrt(100)),
+        ("common", sqrt(2 * log(100))),
+        ("diagonal", sqrt(2 * log(100))),
+    ):
         plan = WhitenedGD(whitening=whitening).plan(public, 0.2, 1e-8)
         signal = mu * 20_000 / 50
         settings, cap = plan.settings, 1.5 if whitening == "full" else 0.4
         assert plan.questions[1][1] == 40  # the signal is below
         assert settings.momentum == pytest.approx(min(0.5, max(0, 1 - cap * 40 / (3 * signal))))
         assert settings.step == pytest.approx(4 * min(3 * signal * (1 - settings.momentum) / 40, cap))
+        assert settings.level == pytest.approx(2 / cap)
         assert settings.clip == pytest.approx(0.35 * sqrt(signal / 12))
-        assert settings.whitener_ridge == pytest.approx(0.25 * spread / (mu * sqrt(share) * 20_000))
+        assert settings.whitener_ridge == pytest.approx(0.25 * spread / (mu * sqrt(0.1) * 20_000))
         assert plan.ridge == pytest.approx(1 / 100)
         other = facts(**{**vars(public), "neighbours": "replace_one"})
         replaced = WhitenedGD(whitening=whitening).plan(other, 0.2, 1e-8).settings
@@ -265,7 +332,7 @@ def test_steps_grow_with_the_signal_before_momentum_does(n_samples, n_steps, mom
 
 
 @pytest.mark.parametrize("cls", [DPLogisticRegression, DPLinearSVC, DPHuberSVC])
-@pytest.mark.parametrize("whitening", ["full", "diagonal"])
+@pytest.mark.parametrize("whitening", WHITENINGS)
 def test_odd_data_give_finite_weights(cls, whitening):
     rng = np.random.default_rng(4)
     cases = {
@@ -341,9 +408,9 @@ def audit_scores(whitening, neighbours, seed):
         for run in range(RUNS):
             curator = Curator(problem, plan.open_budget(), noise)
             released = curator.ask(moment)
-            entry = released[1, 1] if whitening == "full" else released[1]
+            entry = released[1, 1] if moment.part == "full" else released[1]
             evidence = (entry - 0.5) / moment.noise_scale**2 if is_removed else 0.0
-            whitener = Whitener(released / 2, plan.settings.whitener_ridge, 1.0)
+            whitener = plan.settings.whitener(released)
             # clipped at a small part of its norm, a record pulls with all the weight that it may have
             rest, pull = (-w / np.linalg.norm(w) for w in (whitener.to_whitened(x) for x in (first, second)))
             shift = pull if is_removed else 2 * pull
@@ -369,7 +436,7 @@ def test_audit_stays_below_the_claim_and_near_it_and_half_the_noise_is_caught(wh
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("whitening", ["full", "diagonal"])
+@pytest.mark.parametrize("whitening", WHITENINGS)
 def test_transcripts_have_the_law_of_one_gaussian_release(whitening):
     """Their log likelihood ratio has variance mu^2 and means +-mu^2/2 at equality: fails once in 10,000 runs."""
     mu = gaussian_mu(EPSILON, DELTA)
