@@ -89,7 +89,7 @@ RULES = {
         "Share of mu^2 for the second moment",
         "whitened_gd",
         (0.05, 0.1, 0.2, 0.4),
-        constant=f"{_WHITENED}._SHARE_FULL",
+        constant=f"{_WHITENED}._SHARE",
     ),
     "whitener_ridge": Rule(
         "Ridge of the whitener over the norm of its noise",

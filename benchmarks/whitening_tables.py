@@ -17,8 +17,9 @@ from dpskl.accounting import gaussian_mu
 from dpskl.solvers import whitened_gd
 
 Cells = dict[tuple[str, str, float, str], dict[str, Any]]
-# where the ridge of the whitener reaches the mean eigenvalue
-LARGEST_NOISE = whitened_gd._LARGEST_RIDGE / whitened_gd._NOISE_SHARE
+# The rule when the study was run: a fifth of mu^2 for the full moment, taken while a quarter of its noise, the ridge of
+# the whitener, was at most the mean eigenvalue, and D at most 1000.
+_SHARE_FULL, LARGEST_NOISE, _LARGEST_DIMENSION = 0.20, 4.0, 1000
 _NOISE_EDGES = (0.0, 0.5, 1.0, 2.0, 4.0, 10.0, 20.0, 50.0, np.inf)
 _SIGNAL_EDGES = (0.0, 3.0, 12.0, 48.0, 200.0, 1000.0, np.inf)
 
@@ -96,7 +97,7 @@ def _sizes(cell: dict[str, Any], delta: float) -> tuple[float, float]:
     """Return ``q = mu n / D`` and the noise of the full second moment over its mean eigenvalue."""
     n, dimension = cell["planned"]["n_samples"], cell["planned"]["n_features"] + 1
     mu = gaussian_mu(cell["epsilon"], delta)
-    return mu * n / dimension, sqrt(2 / whitened_gd._SHARE_FULL) * dimension**1.5 / (mu * n)
+    return mu * n / dimension, sqrt(2 / _SHARE_FULL) * dimension**1.5 / (mu * n)
 
 
 def paired_difference(a: dict[str, Any], b: dict[str, Any], figure: str) -> tuple[float, float] | None:
@@ -135,7 +136,7 @@ def full_or_diagonal(cells: Cells) -> list[Contrast]:
         full, diagonal = (cells.get((data, model, epsilon, name)) for name in ("full", "diagonal"))
         if label != "diagonal" or not full or not diagonal or not full["fits"] or not diagonal["fits"]:
             continue
-        if full["planned"]["n_features"] + 1 <= whitened_gd._LARGEST_DIMENSION:
+        if full["planned"]["n_features"] + 1 <= _LARGEST_DIMENSION:
             gaps = {figure: [paired_difference(full, diagonal, figure)] for figure in ("accuracy", "auc")}
             found.append(Contrast(_sizes(full, full["delta"])[1], data, gaps))
     return found
@@ -183,8 +184,8 @@ def _threshold(cells: Cells) -> str:
     return (
         "### Full or diagonal second moment\n\n"
         "Full minus diagonal in percentage points, paired over folds, with standard errors. *Noise* is the spectral "
-        "norm of the noise in the full second moment over its mean eigenvalue: the rule takes the full one up to "
-        f"{LARGEST_NOISE:g}, and up to D = {whitened_gd._LARGEST_DIMENSION} (larger D are left out).\n\n"
+        "norm of the noise in the full second moment over its mean eigenvalue: the rule then took the full one up to "
+        f"{LARGEST_NOISE:g}, and up to D = {_LARGEST_DIMENSION} (larger D are left out).\n\n"
         + markdown(["noise", "sets", "cells", "accuracy", "area under the curve", "range of the latter"], rows)
     )
 

@@ -97,7 +97,8 @@ class WhitenedGradient(Mechanism):
         self, problem: Problem, whitener: Whitener | ScalingWhitener, clip_norm: float, v: Array, noise: NoiseSource
     ) -> Array:
         """Return the noisy sum at the weights ``W v``, of the shape of ``v``: one pass over the data."""
-        if whitener.condition > self.condition or whitener.shortest < self.shortest:
+        is_other = (whitener.shortest < 1) != (self.shortest < 1)
+        if whitener.condition > self.condition or whitener.shortest < self.shortest or is_other:
             raise ValueError(
                 f"the rounding is bounded for a condition of {self.condition} and directions shortened to "
                 f"{self.shortest}, not for {whitener.condition} and {whitener.shortest}"

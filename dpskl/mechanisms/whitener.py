@@ -108,7 +108,7 @@ class ScalingWhitener:
     Directions are looked for in what is given, in this order. The column of the constant, if ``M`` has it: ``b`` with
     ``b b^T / M_cc <= M``, the part of ``M`` that the constant explains, hence the means of the columns. Then the
     eigenvectors of the rest of the scaled ``M``, if ``M`` is the whole moment, with eigenvalues above ``level`` and
-    above the norm that the noise is to be expected to have.
+    above what noise of the expected norm makes of the mean eigenvalue, one.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class ScalingWhitener:
             column = moment[:, -1] if part == "full" else moment[1]
             found += _explained_by_the_constant(column, values, scales, noise_scale)
         if part == "full":
-            found += _common(moment * np.outer(scales, scales), found, max(level, _noise_norm(scales, noise_scale)))
+            found += _common(moment * np.outer(scales, scales), found, max(level, 1 + _noise_norm(scales, noise_scale)))
         most = len(values) + 1  # and no data have more
         found = sorted(((min(value, most), vector) for value, vector in found), key=lambda pair: -pair[0])
         found = [(value, vector) for value, vector in found[:MOST_DIRECTIONS] if value > level]

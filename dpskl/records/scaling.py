@@ -28,7 +28,7 @@ class ShortenedScaling:
     Raises
     ------
     ValueError
-        The columns are farther from orthonormal than ``2^-50 D``, which bounds on rounding allow.
+        The columns are farther from orthonormal than ``2^-50 (D + 8)``, which bounds on rounding allow.
     """
 
     scales: Array
@@ -37,7 +37,7 @@ class ShortenedScaling:
 
     def __post_init__(self) -> None:
         gram = self.directions.T @ self.directions
-        if np.linalg.norm(gram - np.eye(len(gram))) > len(self.scales) * 2.0**-50:
+        if np.linalg.norm(gram - np.eye(len(gram))) > (len(self.scales) + 8) * 2.0**-50:
             raise ValueError("directions must be orthonormal: take them from a QR decomposition")
         for array in (self.scales, self.directions, self.factors):
             array.flags.writeable = False  # what is computed from the map is kept by identity

@@ -13,8 +13,9 @@ __all__ = ["score_scale"]
 # Standard deviation of the logarithm of the right scale, before gradients are looked at, and its largest size.
 _PRIOR = 0.5
 _LARGEST = 2.0
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(60)
-_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+_NODES = np.linspace(-8.0, 8.0, 1601)  # for steep scores as well, where Gauss nodes are too few
+_WEIGHTS = np.exp(-(_NODES**2) / 2)
+_WEIGHTS /= _WEIGHTS.sum()
 
 
 def score_scale(slope: float, error: float, spread: float, penalty: float = 0.0) -> float:

@@ -24,7 +24,8 @@ __all__ = ["WhitenedGD"]
 Array = np.ndarray[Any, Any]
 
 # Share of mu^2 for what is released of the second moment: accuracy is flat by a factor of two on either side.
-_SHARES = {"full": 0.15, "common": 0.15, "diagonal": 0.07}
+_SHARE = 0.15
+_SHARE_DIAGONAL = 0.07
 # Ridge of the whitener as a multiple of the norm of the noise in the second moment, and its least value where there is
 # little noise: one-hot rows are rank deficient. Both relative to the squared row norm, the second times 1 / D.
 _NOISE_SHARE = 0.25
@@ -197,9 +198,9 @@ class WhitenedGD(Solver):
         refuse_pure(self.name, delta)
         mu = gaussian_mu(epsilon, delta) * _SAFE
         size = facts.neighbours, facts.n_samples, facts.n_features
-        moment = SecondMoment(facts.data_norm, mu * sqrt(_SHARES["full"]), "full", *size)
+        moment = SecondMoment(facts.data_norm, mu * sqrt(_SHARE), "full", *size)
         whitening = self._whitening(facts, moment)
-        share = _SHARES[whitening]
+        share = _SHARE_DIAGONAL if whitening == "diagonal" else _SHARE
         if whitening == "diagonal":
             moment = replace(moment, mu=mu * sqrt(share), part="arrow" if facts.intercept > 0 else "diagonal")
         n_steps = self._n_steps(facts, mu)

@@ -72,9 +72,9 @@ WHITENED = {
          "whitened_gradients"),
     ],
     "solvers.whitened_gd": [
-        ("sqrt((1 - _SHARE) / n_steps)", "sqrt(1 / n_steps)", "fit: whitened"),
-        ("sqrt((1 - _SHARE) / n_steps)", "(1 - _SHARE) / n_steps", "fit: whitened, common"),
-        ("mu * sqrt(_SHARE)", "2 * mu * sqrt(_SHARE)", "fit: whitened, diagonal"),
+        ("sqrt((1 - share) / n_steps)", "sqrt(1 / n_steps)", "fit: whitened"),
+        ("sqrt((1 - share) / n_steps)", "(1 - share) / n_steps", "fit: whitened, common"),
+        ("mu=mu * sqrt(share)", "mu=2 * mu * sqrt(share)", "fit: whitened, diagonal"),
         ("mu * sqrt(_SHARE)", "mu * sqrt(_SHARE) / 2", "fit: whitened"),
         ("SecondMoment(facts.data_norm,", "SecondMoment(1.0,", "fit: whitened"),
         ("SecondMoment(facts.data_norm,", "SecondMoment(1.0,", "fit: whitened, diagonal"),
