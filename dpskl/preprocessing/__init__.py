@@ -7,4 +7,4 @@ from dpskl.preprocessing.scaler import PublicScaler
 from dpskl.preprocessing.shapes import shape_functions
 from dpskl.preprocessing.splines import PublicSplineTransformer
 
-__all__ = ["PublicScaler", "PublicSplineTransformer", "RowNormClipper", "knots_for"]
+__all__ = ["PublicScaler", "PublicSplineTransformer", "RowNormClipper", "knots_for", "plot_shape", "shape_functions"]
