@@ -45,7 +45,8 @@ ALLOWED = {
     },
     "linear_model": {"base", "records.losses", "records.clipped_link"},
     "dummy": {"classifier", "exchange", "mechanisms", "progress", "validation"},
-    "preprocessing": {"progress", "records", "validation"},
+    # how many knots pay follows from mu, n and the neighbour relation: numbers, and no records
+    "preprocessing": {"progress", "records", "validation", "accounting", "mechanisms.sensitivity"},
     "model_selection": {
         "base",
         "classifier",

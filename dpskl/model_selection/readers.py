@@ -33,7 +33,7 @@ _OWN = [getattr(dpskl.preprocessing, name) for name in dpskl.preprocessing.__all
 
 # Each row is mapped by itself; fit notes the number and the names of the columns, and draws at random if at all.
 READ_NOTHING: tuple[type, ...] = (
-    *(cls for cls in _OWN if issubclass(cls, PublicTransformer)),
+    *(cls for cls in _OWN if isinstance(cls, type) and issubclass(cls, PublicTransformer)),
     AdditiveChi2Sampler,
     preprocessing.Binarizer,
     FeatureHasher,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["in_order", "is_named"]
+__all__ = ["by_column", "in_order", "is_named"]
 
 
 def _named(bound: Any) -> dict[Any, Any] | None:
@@ -74,3 +74,19 @@ def in_order(bounds: tuple[Any, Any], labels: tuple[str, str], columns: Iterable
             raise ValueError(problem)
         made.append(np.asarray([values[name] for name in order]))
     return made[0], made[1]
+
+
+def by_column(label: str, given: Any, columns: Iterable[str], default: Any) -> list[Any]:
+    """Return what is given by name for some of the columns, in the order of all, and ``default`` for the others.
+
+    Raises
+    ------
+    ValueError
+        If a name is not that of a column.
+    """
+    order, values = list(columns), _named(given) or {}
+    if unknown := sorted(set(values) - set(order), key=str):
+        raise ValueError(
+            f"{label} is given by name and has {unknown}, which are not there: the columns of X are {order}"
+        )
+    return [values.get(name, default) for name in order]

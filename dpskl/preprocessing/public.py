@@ -18,14 +18,14 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dpskl.preprocessing.named import in_order
+from dpskl.preprocessing.named import in_order, is_named
 from dpskl.progress import CallbackSupportMixin, Progress, with_callbacks
 from dpskl.validation import validate_rows
 
 Array = np.ndarray[Any, Any]
 
 SMALLEST, LARGEST = 1e-100, 1e100  # products and quotients of such numbers neither overflow nor vanish
-_BLOCK_SIZE = 1 << 17
+BLOCK_SIZE = 1 << 17  # numbers that are mapped at a time
 
 
 class PublicTransformer(CallbackSupportMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -44,7 +44,7 @@ class PublicTransformer(CallbackSupportMixin, OneToOneFeatureMixin, TransformerM
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Finite numbers.
+            Such rows as ``transform`` takes.
         y : None
             Ignored.
 
@@ -58,7 +58,7 @@ class PublicTransformer(CallbackSupportMixin, OneToOneFeatureMixin, TransformerM
             If a parameter is unusable, or does not suit the number of columns or the format of ``X``.
         """
         progress = Progress(self, 0)
-        self._prepare(validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32]))
+        self._prepare(self._first_look(X))
         progress.finished()
         return self
 
@@ -82,6 +82,9 @@ class PublicTransformer(CallbackSupportMixin, OneToOneFeatureMixin, TransformerM
         """
         return self._map(self._validate(X))
 
+    def _first_look(self, X: Any) -> Any:
+        return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
+
     def _validate(self, X: Any) -> Any:
         check_is_fitted(self)
         return validate_rows(self, X)
@@ -95,7 +98,7 @@ def by_blocks(X: Any, function: Callable[[Array, Any, Any], Array]) -> Any:
     out = X.copy() if sp.issparse(X) else np.empty_like(X, subok=False)
     source, target = (X.data, out.data) if sp.issparse(X) else (X, out)
     row_of = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)) if sp.issparse(X) else None
-    height = max(1, _BLOCK_SIZE // (1 if sp.issparse(X) else X.shape[1]))
+    height = max(1, BLOCK_SIZE // (1 if sp.issparse(X) else X.shape[1]))
     for start in range(0, len(source), height):
         part = slice(start, start + height)
         rows, columns = ((part, None), slice(None)) if row_of is None else (row_of[part], X.indices[part])
@@ -124,6 +127,15 @@ def rounded_up_norm(vector: Array) -> float:
 
 def parameter_error(name: str, value: Any, rule: str) -> ValueError:
     return ValueError(f"{name}={reprlib.repr(value)}, but it must be {rule}")
+
+
+def refuse_names(columns: Any, **given: Any) -> None:
+    """Raise ValueError where a parameter goes by the names of columns and ``X`` has none."""
+    for label, value in given.items():
+        if columns is None and is_named(value):
+            rule = "a list in the order of the columns, since X has no column names"
+            remedy = "; earlier steps of a pipeline keep them after set_output(transform='pandas')"
+            raise parameter_error(label, value, rule + remedy)
 
 
 def check_bounds(

@@ -9,8 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from dpskl.preprocessing.named import is_named
-from dpskl.preprocessing.public import PublicTransformer, by_blocks, check_bounds, parameter_error, rounded_up_norm
+from dpskl.preprocessing.public import (
+    PublicTransformer,
+    by_blocks,
+    check_bounds,
+    parameter_error,
+    refuse_names,
+    rounded_up_norm,
+)
 
 __all__ = ["PublicScaler"]
 
@@ -117,11 +123,7 @@ class PublicScaler(PublicTransformer):
 
     def _prepare(self, X: Any) -> None:
         names = getattr(self, "feature_names_in_", None)
-        for label, bound in (("low", self.low), ("high", self.high)):
-            if names is None and is_named(bound):
-                rule = "a list in the order of the columns, since X has no column names"
-                remedy = "; earlier steps of a pipeline keep them after set_output(transform='pandas')"
-                raise parameter_error(label, bound, rule + remedy)
+        refuse_names(names, low=self.low, high=self.high)
         columns = self._declared(X.shape[1], names)
         columns.check_format(_Columns.forward, X)
         self._columns, self.low_, self.high_, self.data_norm_ = columns, columns.low, columns.high, columns.norm()
