@@ -46,6 +46,7 @@ def main() -> None:
     """Simulate, write the result and print its table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=1000)
+    parser.add_argument("--data", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--jobs", type=int, default=2)
     add_common_options(parser, NAME)
     options = parser.parse_args()
@@ -55,7 +56,7 @@ def main() -> None:
     with threadpool_limits(options.threads):
         run = describe_run()
     cells, start = [], time.perf_counter()
-    for data, n in product(SETS, sizes):
+    for data, n in product(options.data, sizes):
         true = truth(SETS[data])
         edges = np.linspace(0, repetitions, 2 * options.jobs + 1).astype(int)
         parts = Parallel(options.jobs)(

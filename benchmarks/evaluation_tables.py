@@ -13,24 +13,22 @@ TITLES = {
     "roc_auc": "area",
     "balanced_accuracy": "balanced accuracy",
     "f1": "F1",
-    "recall": "recall",
-    "precision": "precision",
     "brier": "Brier",
     "log_loss": "log loss",
-    "average_precision": "average precision",
 }
 SETS = {"even": "equal classes", "rare": "one in ten"}
 
 
 def report(*documents: dict[str, Any]) -> str:
-    """Return the tables of the last result as Markdown."""
-    document = documents[-1]
-    cells, protocol = document["cells"], document["protocol"]
-    repetitions = protocol["repetitions"]
+    """Return the tables of all results as Markdown; a later one replaces the cells of an earlier one."""
+    found = {_place(cell): cell for document in documents for cell in document["cells"]}
+    cells = sorted(found.values(), key=lambda cell: (cell["data"], cell["n_samples"]))
+    protocol = documents[-1]["protocol"]
+    repetitions = min(cell["repetitions"] for cell in cells)
     return "\n\n".join(
         [
             f"Made records with known figures, delta = {protocol['delta']:g}, {protocol['n_bins']} intervals, "
-            f"{repetitions} repetitions a cell. Coverage is that of 95 % intervals, in percent; its standard error is "
+            f"{repetitions} repetitions a cell or more. Coverage is that of 95 % intervals, in percent; its standard error is "
             f"{100 * (0.95 * 0.05 / repetitions) ** 0.5:.1f}. Errors are root mean squares over records and noise. "
             "*Area, plain counts* is the error of the area with independent noise on every count.",
             _targets(cells),

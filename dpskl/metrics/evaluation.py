@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from math import inf
+from math import inf, isfinite
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -123,9 +124,9 @@ class Evaluation(DisplayMixin):
             return 0.0
         if threshold is None:
             return 0.5 if self._has_probabilities else 0.0
-        if isinstance(threshold, bool) or not np.isscalar(threshold) or not np.isfinite(threshold):
+        if isinstance(threshold, bool) or not isinstance(threshold, Real) or not isfinite(threshold):
             raise ValueError(f"threshold={threshold!r} must be a finite number")
-        return float(threshold)  # type: ignore[arg-type]
+        return float(threshold)
 
     # -- figures at a threshold ---------------------------------------------------------------------------------
 
@@ -178,7 +179,8 @@ class Evaluation(DisplayMixin):
         at = self._at(threshold)
         if self._confusion is not None:
             K = len(self.classes_)
-            return self._confusion.smooth(lambda counts: mean_recall(counts.reshape(*counts.shape[:-1], K, K)))
+            rows = np.repeat(np.eye(K), K, axis=1)
+            return self._confusion.smooth(lambda counts: mean_recall(counts.reshape(*counts.shape[:-1], K, K)), rows)
         return self._scores.balanced(at)
 
     def f1(self, threshold: float | None = None) -> Figure:
@@ -196,7 +198,8 @@ class Evaluation(DisplayMixin):
         at = self._at(threshold)
         if self._confusion is not None:
             K = len(self.classes_)
-            return self._confusion.smooth(lambda counts: mean_f1(counts.reshape(*counts.shape[:-1], K, K)))
+            both = np.repeat(np.eye(K), K, axis=1) + np.tile(np.eye(K), K)
+            return self._confusion.smooth(lambda counts: mean_f1(counts.reshape(*counts.shape[:-1], K, K)), both)
         return self._scores.at_threshold(
             lambda share: (np.append(0 * share, 2 * share), np.append(share, 1 + share)), at
         )

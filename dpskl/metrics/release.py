@@ -192,8 +192,6 @@ def _checked_scores(y_score: Any, n_samples: int, n_classes: int) -> Array:
     scores: Array = check_array(
         y_score, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, input_name="y_score", ensure_min_samples=2
     )
-    if scores.ndim > 2:
-        raise ValueError(f"y_score has shape {scores.shape}, but it must have one or two dimensions")
     if len(scores) != n_samples:
         raise ValueError(
             f"y_score has {len(scores)} rows and y_true has {n_samples} labels; give a score of each record"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
-from math import inf, isfinite, sqrt
+from functools import cached_property, lru_cache
+from math import inf, nan, sqrt
 from typing import Any
 
 import numpy as np
@@ -72,13 +72,22 @@ class Table:
         error = sqrt(max(v0 + v1 * value + v2 * value**2, 0.0)) / fit_b
         return Figure(value, float(error), tuple(map(float, (a, b, v0, v1, v2))), (0.0, top))  # type: ignore[arg-type]
 
-    def smooth(self, function: Callable[[Array], Array], value: float | None = None, binning: float = 0.0) -> Figure:
-        """Return a figure by the delta method; ``function`` takes counts with leading axes, also complex ones."""
+    def smooth(
+        self, function: Callable[[Array], Array], groups: Array, value: float | None = None, binning: float = 0.0
+    ) -> Figure:
+        """Return a figure in [0, 1] by the delta method.
+
+        ``function`` takes counts with leading axes, also complex ones. ``groups`` are weights of sums that it divides
+        by: where one is less than twice its noise, nothing is known.
+        """
         n_cells, step = len(self.fitted), 1e-20 * self.n_samples
-        gradient = np.imag(function(self.fitted + 1j * step * np.eye(n_cells))) / step
         found = float(np.real(function(self.fitted))) if value is None else value
-        error = sqrt(max(float(self._covariance(gradient[None])[0, 0]), 0.0) + binning**2)
-        return Figure(min(max(found, 0.0), 1.0), error) if isfinite(error) else Figure(found, inf)
+        found = min(max(found, 0.0), 1.0)
+        noise = np.sqrt(np.maximum(self.noise_products(groups).diagonal(), 0))
+        if not (groups @ self.fitted > np.maximum(2 * noise, 1e-9)).all():
+            return Figure(found, inf, (nan, nan, inf, 0.0, 0.0))
+        gradient = np.imag(function(self.fitted + 1j * step * np.eye(n_cells))) / step
+        return Figure(found, sqrt(max(float(self._covariance(gradient[None])[0, 0]), 0.0) + binning**2))
 
 
 class FlatTable(Table):
@@ -146,10 +155,6 @@ class CircleTable(Table):
         spectrum = np.fft.fft(weights, axis=1)
         products: Array = np.real((spectrum * self._inverse) @ spectrum.conj().T) / weights.shape[1]
         return self.scale**2 * products
-
-    @cached_property
-    def _noise_covariance(self) -> Array:
-        return self.noise_products(np.eye(len(self.released)))
 
     # -- thresholds -------------------------------------------------------------------------------------------
 
@@ -223,26 +228,18 @@ class CircleTable(Table):
 
     def _mean_over_pairs(self, pairs_form: Array, binning: float) -> Figure:
         """Return the mean over all pairs of a function of the second class's interval and the first's."""
-        m, h, u, S = self.n_bins, self.fitted, self.plain, self._noise_covariance
-        Q, R = np.zeros((2, 2 * m, 2 * m))
-        for matrix, entries in ((Q, pairs_form), (R, np.ones((m, m)))):
-            matrix[m:, :m], matrix[:m, m:] = entries / 2, entries.T / 2
+        h, u, variance = self.fitted, self.plain, self.scale**2
+        Q, R, traces, products = _pair_forms(self.n_bins, pairs_form.tobytes())
         pairs = float(h @ R @ h)
         if not pairs > 1e-9:
             return Figure.unknown()
         # both without the bias of squared noise
-        a, b = (float(u @ form @ u - (form * S).sum()) for form in (Q, R))
-        covariance = self._covariance(2 * np.stack([Q @ h, R @ h])) + 2 * self._products_of_noise(Q, R)
+        a, b = float(u @ Q @ u - variance * traces[0]), float(u @ R @ u - variance * traces[1])
+        covariance = self._covariance(2 * np.stack([Q @ h, R @ h])) + 2 * variance**2 * products
         v0, v1, v2 = covariance[0, 0] + (binning * pairs) ** 2, -2 * covariance[0, 1], covariance[1, 1]
         value = min(max(float(h @ Q @ h) / pairs, 0.0), 1.0)
         error = sqrt(max(v0 + v1 * value + v2 * value**2, 0.0)) / pairs
         return Figure(value, float(error), tuple(map(float, (a, b, v0, v1, v2))))  # type: ignore[arg-type]
-
-    def _products_of_noise(self, Q: Array, R: Array) -> Array:
-        """Return the covariances of the quadratic forms of the noise, over 2."""
-        QS, RS = Q @ self._noise_covariance, R @ self._noise_covariance
-        cross = float((QS * RS.T).sum())
-        return np.array([[float((QS * QS.T).sum()), cross], [cross, float((RS * RS.T).sum())]])
 
     def extrapolated(self, function: Callable[[Array, Array], Array]) -> Figure:
         """Return a smooth figure of table and edges, with the error of the cells extrapolated away."""
@@ -253,4 +250,24 @@ class CircleTable(Table):
         def of(counts: Array) -> Array:
             return function(counts.reshape(*counts.shape[:-1], 2, self.n_bins), self.edges)
 
-        return self.smooth(of, fine + correction, abs(correction) / 2)
+        return self.smooth(of, np.repeat(np.eye(2), self.n_bins, axis=1), fine + correction, abs(correction) / 2)
+
+
+@lru_cache(maxsize=32)
+def _pair_forms(n_bins: int, entries: bytes) -> tuple[Array, Array, Array, Array]:
+    """Return quadratic forms of the counts, and what they make of noise of scale 1.
+
+    The first form sums a function over all pairs of records, the second counts the pairs. Then come their means for
+    noise alone, and half of the covariances of both.
+    """
+    m = n_bins
+    Q, R = forms = np.zeros((2, 2 * m, 2 * m))
+    for form, pairs in ((Q, np.frombuffer(entries).reshape(m, m)), (R, np.ones((m, m)))):
+        form[m:, :m], form[:m, m:] = pairs / 2, pairs.T / 2
+    inverse = np.zeros(2 * m)
+    inverse[1:] = 1 / circle_powers(2 * m)[1:]
+    places = np.arange(2 * m)
+    covariance = np.fft.ifft(inverse).real[(places[:, None] - places) % (2 * m)]
+    moved = forms @ covariance
+    products = np.einsum("aij,bji->ab", moved, moved)
+    return Q, R, np.trace(moved, axis1=1, axis2=2), products
