@@ -28,8 +28,8 @@ def report(*documents: dict[str, Any]) -> str:
     return "\n\n".join(
         [
             f"Made records with known figures, delta = {protocol['delta']:g}, {protocol['n_bins']} intervals, "
-            f"{repetitions} repetitions a cell or more. Coverage is that of 95 % intervals, in percent; its standard error is "
-            f"{100 * (0.95 * 0.05 / repetitions) ** 0.5:.1f}. Errors are root mean squares over records and noise. "
+            f"{repetitions} repetitions a cell or more. Coverage is that of 95 % intervals, in percent; its standard "
+            f"error is at most {100 * (0.95 * 0.05 / repetitions) ** 0.5:.1f}. Errors are root mean squares over records and noise. "
             "*Area, plain counts* is the error of the area with independent noise on every count.",
             _targets(cells),
             f"### Accuracy and area\n\n{_main(cells)}",

@@ -10,6 +10,7 @@ from dpskl.metrics.figures import Figure
 from dpskl.metrics.sums import ratio
 
 __all__ = [
+    "FIGURES",
     "CalibrationCurve",
     "ConfusionMatrix",
     "PrecisionRecallCurve",
@@ -24,6 +25,11 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
+
+FIGURES = (
+    "accuracy", "balanced_accuracy", "recall", "specificity", "precision", "f1", "roc_auc", "average_precision",
+    "brier", "log_loss", "base_rate",
+)  # fmt: skip
 
 
 class RocCurve(NamedTuple):

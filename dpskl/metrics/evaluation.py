@@ -12,6 +12,7 @@ import numpy as np
 from dpskl.guarantee import PrivacyGuarantee
 from dpskl.mechanisms.score_histogram import ScoreHistogram
 from dpskl.metrics.curves import (
+    FIGURES,
     CalibrationCurve,
     ConfusionMatrix,
     PrecisionRecallCurve,
@@ -394,15 +395,15 @@ class Evaluation(DisplayMixin):
         -------
         low, high : float
         """
-        if what not in _FIGURES:
-            raise ValueError(f"what={what!r} must be one of {', '.join(map(repr, _FIGURES))}")
+        if what not in FIGURES:
+            raise ValueError(f"what={what!r} must be one of {', '.join(map(repr, FIGURES))}")
         figure = getattr(self, what)
         return (figure(**settings) if callable(figure) else figure).interval(level)
 
     def figures(self) -> dict[str, Figure]:
         """Return all figures that this evaluation has, by name, thresholds at their defaults."""
         found = {}
-        for name in _FIGURES:
+        for name in FIGURES:
             try:
                 figure = getattr(self, name)
                 found[name] = figure() if callable(figure) else figure
@@ -443,9 +444,3 @@ class Evaluation(DisplayMixin):
             unit = "one record present or absent" if self.neighbours == "add_remove" else "one record exchanged"
             claim = f"epsilon {guarantee.epsilon:g}, delta {guarantee.delta:g}, {unit}{seeded}"
         return "\n".join([f"Evaluation of {self.n_samples_} records: {claim}", *lines])
-
-
-_FIGURES = (
-    "accuracy", "balanced_accuracy", "recall", "specificity", "precision", "f1", "roc_auc", "average_precision",
-    "brier", "log_loss", "base_rate",
-)  # fmt: skip
