@@ -27,10 +27,11 @@ def report(*documents: dict[str, Any]) -> str:
     repetitions = min(cell["repetitions"] for cell in cells)
     return "\n\n".join(
         [
-            f"Made records with known figures, delta = {protocol['delta']:g}, {protocol['n_bins']} intervals, "
+            f"Made records with known figures, delta = {protocol['delta']:g}, {protocol['n_bins']} intervals; "
             f"{repetitions} repetitions a cell or more. Coverage is that of 95 % intervals, in percent; its standard "
-            f"error is at most {100 * (0.95 * 0.05 / repetitions) ** 0.5:.1f}. Errors are root mean squares over records and noise. "
-            "*Area, plain counts* is the error of the area with independent noise on every count.",
+            f"error is at most {100 * (0.95 * 0.05 / repetitions) ** 0.5:.1f}. Errors are root mean squares over "
+            "records and noise, *stated* is the median of the standard errors. *Area, plain counts* is the error of "
+            "the area with independent noise on every count.",
             _targets(cells),
             f"### Accuracy and area\n\n{_main(cells)}",
             f"### Coverage of the other figures\n\n{_others(cells)}",

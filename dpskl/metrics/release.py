@@ -148,6 +148,11 @@ def evaluate(
     *The mechanism* is :class:`~dpskl.mechanisms.score_histogram.ScoreHistogram`: noise that hardly enters sums over
     neighbouring intervals. Public are the number of records, the classes and all parameters.
 
+    *Seen in simulations* (benchmarks/RESULTS.md): at 10,000 records in two equal classes and epsilon 0.1 the area under
+    the curve was off by 0.008, and by 0.011 with ``"replace_one"``; with one record in ten of the second class by 0.024
+    and 0.035. Intervals of 95 % held the accuracy in 94 to 97 % of the simulations and the area in 94 to 98 %, up to 99
+    % where noise leaves little to be seen of a class.
+
     Examples
     --------
     >>> import numpy as np
