@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import ablation_tables
 import accuracy_tables
 import delays_tables
+import evaluation_tables
 import ftrl_tables
 import other_tables
 import sparse_tables
@@ -70,6 +71,7 @@ SECTIONS = {
             ("whitening-constants", f"Each cell against the number that the rule looks at. {BARS}"),
         ),
     ),
+    "evaluation": Section("Private evaluation: errors and intervals", evaluation_tables.report),
     "ablation": Section(
         "Ablation of the rules behind the defaults",
         ablation_tables.report,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from typing import Any
 
 from sklearn.base import BaseEstimator, ClassifierMixin
 
@@ -13,7 +14,7 @@ from dpskl.mechanisms.base import Mechanism, ReleasePart
 from dpskl.progress import CallbackSupportMixin
 from dpskl.solvers import Plan
 
-__all__ = ["PrivateClassifier"]
+__all__ = ["PrivateClassifier", "public_size"]
 
 
 class PrivateClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
@@ -56,7 +57,7 @@ class PrivateClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             neighbours=self.neighbours,
             parts=parts,
             public=(
-                *_public_size(self, fit),
+                *public_size(self, fit),
                 "number and names of features",
                 "classes" if self.classes is not None else READ_CLASSES,
                 *(() if fit.data_norm is None else ("data_norm",)),
@@ -131,7 +132,8 @@ class PrivateClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         return from_record(cls, record)
 
 
-def _public_size(estimator: PrivateClassifier, fit: FitFacts) -> tuple[str, ...]:
+def public_size(estimator: Any, fit: FitFacts) -> tuple[str, ...]:
+    """Return what a guarantee says of the number of records, from ``n_samples`` and ``accountant``."""
     if estimator.n_samples is not None:
         return (f"n_samples={fit.n_samples} (declared; how many records there are is not used)",)
     cell = None if estimator.accountant is None else estimator.accountant.cell

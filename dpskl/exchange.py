@@ -37,7 +37,7 @@ _PLAIN = (
 
 
 def fit_facts(
-    estimator: Any, solver: str, n_samples: int, n_features: int, classes: Any, data_norm: float | None = None
+    estimator: Any, solver: str, n_samples: int, n_features: int | None, classes: Any, data_norm: float | None = None
 ) -> FitFacts:
     """Return what is public about a fit that begins now."""
     return FitFacts(

@@ -15,9 +15,11 @@ import prefix_sums_by_force as prefix_sums
 import privacy_by_force as force
 import pytest
 import scaled_by_force as scaled
+import scores_by_force as scores
 from fit_audit import check_fit
 from mutation import mutated
 from mutations import MUTATIONS
+from mutations_metrics import METRICS
 from mutations_scaled import SCALED
 from prefix_mutations import MUTATIONS as PREFIX_MUTATIONS
 from test_noise import test_gamma_vector_has_gamma_norm_and_uniform_direction as check_gamma_vector
@@ -30,7 +32,7 @@ from dpskl.mechanisms.noise import SeededNoise, SystemNoise
 
 CHECKS = {
     name.removeprefix("check_"): check
-    for module in (force, bounds, laws, prefix_sums, scaled)
+    for module in (force, bounds, laws, prefix_sums, scaled, scores)
     for name, check in vars(module).items()
     if name.startswith("check_")
 }
@@ -64,7 +66,7 @@ def check_of(name):
 
 # A mechanism or a curator that refuses what was planned has noticed too.
 NOTICED = (AssertionError, ValueError, RuntimeError)
-TABLES = (MUTATIONS, PREFIX_MUTATIONS, SCALED)
+TABLES = (MUTATIONS, PREFIX_MUTATIONS, SCALED, METRICS)
 ROWS = [(module, *row) for table in TABLES for module, rows in table.items() for row in rows]
 
 
