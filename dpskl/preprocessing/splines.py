@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dpskl.preprocessing.blocks import encoded_rows, refuse_values, starts_of
-from dpskl.preprocessing.knots import Axis, declared_axes
+from dpskl.preprocessing.blocks import encoded_rows, refuse_values
+from dpskl.preprocessing.knots import declared_axes
 from dpskl.preprocessing.public import PublicTransformer, parameter_error, rounded_up_norm
 
 __all__ = ["PublicSplineTransformer"]
@@ -203,10 +203,3 @@ class PublicSplineTransformer(PublicTransformer):
 
     def _map(self, X: Any) -> Any:
         return encoded_rows(self._axes, X.T, len(X), self.sparse_output)
-
-
-def axes_of(transformer: PublicSplineTransformer) -> list[tuple[Axis, slice]]:
-    """Return the axis of each column of a fitted transformer, and where its block stands in the output."""
-    check_is_fitted(transformer)
-    starts = starts_of(transformer._axes)
-    return [(axis, slice(*ends)) for axis, *ends in zip(transformer._axes, starts[:-1], starts[1:], strict=True)]
