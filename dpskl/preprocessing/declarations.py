@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dpskl.preprocessing.blocks import Block, OneHot, Plain
-from dpskl.preprocessing.knots import MISSING, declared_axes
+from dpskl.preprocessing.knots import MISSING, SPACINGS, declared_axes
 from dpskl.preprocessing.public import parameter_error
 
 __all__ = [
@@ -73,6 +73,11 @@ class Numeric:
                 raise ValueError("n_knots=None asks for a plain column, which has no knots: leave one of the two out")
         if isinstance(self.n_knots, np.integer):
             _set(self, "n_knots", int(self.n_knots))
+        is_word = isinstance(self.n_knots, str) and self.n_knots == "auto"
+        if not (self.n_knots is None or is_word or (type(self.n_knots) is int and self.n_knots >= 2)):
+            raise parameter_error("n_knots", self.n_knots, "'auto', a whole number of at least 2, or None")
+        _check_word("spacing", self.spacing, SPACINGS)
+        _check_word("missing", self.missing, MISSING)
 
     def __repr__(self):
         return _call(self, (self.low, self.high))
@@ -140,8 +145,7 @@ class Categories:
         if not isinstance(self.other, (bool, np.bool_)):
             raise parameter_error("other", self.other, "True or False")
         _set(self, "other", bool(self.other))
-        if not isinstance(self.missing, str) or self.missing not in MISSING:
-            raise parameter_error("missing", self.missing, "one of " + ", ".join(map(repr, MISSING)))
+        _check_word("missing", self.missing, MISSING)
 
     def __repr__(self):
         return _call(self, (list(self.values),))
@@ -270,6 +274,11 @@ def from_json_object(written: Any) -> Declaration:
 
 def _set(frozen: Any, name: str, value: Any) -> None:
     object.__setattr__(frozen, name, value)
+
+
+def _check_word(name: str, given: Any, allowed: Sequence[str]) -> None:
+    if not isinstance(given, str) or given not in allowed:
+        raise parameter_error(name, given, "one of " + ", ".join(map(repr, allowed)))
 
 
 def _is_number(value: Any) -> bool:

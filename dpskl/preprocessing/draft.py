@@ -39,7 +39,7 @@ def draft_of(public_example: Any) -> dict[str, Declaration]:
         "the draft shows extremes and values of the records that it was made from, which must be public or made up, "
         f"and never those that a model is fitted to; edit it before use{unclear}",
         PrivacyLeakWarning,
-        stacklevel=4,
+        stacklevel=3,
     )
     return draft
 

@@ -21,7 +21,7 @@ from dpskl.preprocessing.declarations import (
 )
 from dpskl.preprocessing.draft import draft_of
 from dpskl.preprocessing.knots import knots_for
-from dpskl.preprocessing.public import rounded_up_norm
+from dpskl.preprocessing.public import parameter_error, rounded_up_norm
 
 __all__ = ["Schema", "as_schema"]
 
@@ -76,7 +76,7 @@ class Schema(Mapping[str, Declaration]):
 
     def __init__(self, columns):
         if not isinstance(columns, Mapping):
-            raise ValueError(f"columns={columns!r}, but it must be a mapping of names to declarations")
+            raise parameter_error("columns", columns, "a mapping of names to declarations")
         declared: dict[str, Declaration] = {}
         for name, given in columns.items():
             if not isinstance(name, str):
@@ -196,9 +196,10 @@ class Schema(Mapping[str, Declaration]):
             raise ValueError(f"the text is no schema: it lacks format={_FORMAT!r}")
         if written.get("version") != _VERSION:
             raise ValueError(f"the schema has version {written.get('version')!r}, and this dpskl reads {_VERSION}")
-        columns: dict[str, Declaration] = {}
-        for part in written.get("columns", ()):
-            part = dict(part)
+        parts, columns = written.get("columns"), {}
+        if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
+            raise parameter_error("columns", parts, "a list with an object for each column")
+        for part in parts:
             name = part.pop("name", None)
             if name in columns:
                 raise ValueError(f"the schema has two columns named {name!r}")

@@ -196,8 +196,8 @@ def _parts(model: Any, transformer: Any, names: Any) -> tuple[Any, Any, Any]:
                 raise ValueError(f"the pipeline cannot name its columns, {error}; give them as names=") from error
     if not isinstance(transformer, (PublicSplineTransformer, TableEncoder)):
         raise ValueError(
-            f"transformer={transformer!r}, but it must be a PublicSplineTransformer or TableEncoder, or model= must be a "
-            "pipeline"
+            f"transformer={transformer!r}, but it must be a PublicSplineTransformer or TableEncoder, "
+            "or model= a pipeline that has one"
         )
     check_is_fitted(transformer)
     if isinstance(final, Pipeline):
