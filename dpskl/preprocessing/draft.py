@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from collections.abc import Callable
 from math import ceil, floor, log10
 from typing import Any
 
@@ -74,17 +75,29 @@ def _range(values: Array, name: Any) -> Declaration:
         raise refused(name, "has infinite values", "replace them, by NaN where they stand for a gap")
     if len(values) == 0 or values.min() == values.max():
         return Drop()
-    low, high = _rounded_outwards(float(values.min()), float(values.max()))
-    straight, bent = (_evenness(values, low, high, spacing) for spacing in ("linear", "log"))
-    return Numeric(low, high, spacing="log" if bent > straight + _MORE_EVEN else "linear")
+    ends = float(values.min()), float(values.max())
+    straight, bent = _whole_units(*ends), _first_digits(*ends)
+    gain = _evenness(values, *bent, "log") - _evenness(values, *straight, "linear")
+    return Numeric(*bent, spacing="log") if gain > _MORE_EVEN else Numeric(*straight)
 
 
-def _rounded_outwards(low: float, high: float) -> tuple[float, float]:
+def _whole_units(low: float, high: float) -> tuple[float, float]:
     """Return bounds in whole units of a power of ten, of which at least two are between the values."""
     exponent = floor(log10((high - low) / 2))
-    unit = 10.0**exponent
-    lower, upper = (round(count * unit, -exponent) for count in (floor(low / unit), ceil(high / unit)))
-    return min(lower, low), max(upper, high)
+    return _outwards(low, exponent, floor), _outwards(high, exponent, ceil)
+
+
+def _first_digits(low: float, high: float) -> tuple[float, float]:
+    """Return bounds of one digit before zeros."""
+    low, high = (
+        _outwards(end, floor(log10(abs(end))), way) if end else end for end, way in ((low, floor), (high, ceil))
+    )
+    return low, high
+
+
+def _outwards(end: float, exponent: int, way: Callable[[float], int]) -> float:
+    rounded = round(way(end / 10.0**exponent) * 10.0**exponent, -exponent)
+    return min(rounded, end) if way is floor else max(rounded, end)
 
 
 def _evenness(values: Array, low: float, high: float, spacing: str) -> float:

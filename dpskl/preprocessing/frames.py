@@ -109,11 +109,13 @@ def table_of(X: Any) -> Table:
                 f"Expected 2D array, got {rows.ndim}D instead: X must be a frame, a dict of columns, or rows of equal "
                 "length. Reshape your data, for one record as X.iloc[[0]] of a frame or as [record]"
             )
+        if rows.dtype.kind == "c":
+            raise ValueError("Complex data not supported: pass words, numbers or bools")
         table = Table(None, rows.shape[1], len(rows), lambda place: rows[:, place])
-    if table.n_rows == 0:
-        raise ValueError(
-            f"Found array with 0 sample(s) (shape=(0, {table.n_columns})) while a minimum of 1 is required."
-        )
+    for count, what in ((table.n_columns, "feature(s)"), (table.n_rows, "sample(s)")):
+        if count == 0:
+            shape = f"(shape=({table.n_rows}, {table.n_columns}))"
+            raise ValueError(f"Found array with 0 {what} {shape} while a minimum of 1 is required.")
     return table
 
 
@@ -161,8 +163,8 @@ def _from_pandas(raw: Any, name: Any) -> Column:
         return _column(raw.to_numpy(dtype=None if isinstance(raw.dtype, np.dtype) else object), name)
     # whole numbers beside missing ones stay whole; a nullable float may have NaN beside its gaps
     missing = raw.isna().to_numpy(dtype=bool)
-    plain = raw.array.to_numpy(dtype={"i": "i8", "u": "u8", "f": "f8", "b": "?"}[kind], na_value=0)
-    return Column(plain, missing)
+    dtype = np.dtype({"i": "i8", "u": "u8", "f": "f8", "b": "?"}[kind])
+    return Column(raw.array.to_numpy(dtype=dtype, na_value=dtype.type(0).item()), missing)
 
 
 def _from_polars(raw: Any, name: Any) -> Column:

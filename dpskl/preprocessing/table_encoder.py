@@ -59,8 +59,9 @@ class TableEncoder(PublicTransformer):
     the norm is at most ``sqrt(m)``, and rows whose numbers all are knots or bounds, and whose categories are known,
     attain it. That holds for the numbers of the output, not up to rounding.
 
-    scikit-learn's checks of estimators pass for any schema of numbers, but for those of column names: columns are
-    found by name in any order here, and what is not there or not declared is refused in words of the schema.
+    *Names.* Where a table has names, they decide, in any order, whatever the order in ``fit`` was, and what is not
+    declared or not there is refused; scikit-learn's transformers ask for one order. All else is as in its checks of
+    estimators, which run on schemas of numbers; ``schema`` has no default, since nothing would be right.
 
     Examples
     --------

@@ -224,7 +224,7 @@ def example(n=400):
             "size": pd.Categorical(rng.choice(["S", "M"], n), categories=["S", "M", "L"]),
             "flag": rng.random(n) < 0.5,
             "mixed": pd.Series(rng.choice(np.array([1, "b", None, 2.5], dtype=object), n), dtype=object),
-            "visits": pd.array(rng.choice([1, 2, 14, None], n), dtype="Int64"),
+            "visits": pd.array(rng.choice([1, 5, 9, 14, None], n), dtype="Int64"),
             "name": [f"person {j}" for j in range(n)],
             "same": 1.0,
             "none": [None] * n,
