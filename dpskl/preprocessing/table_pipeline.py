@@ -43,7 +43,7 @@ def make_table_pipeline(schema, classifier):
     1.4142135623730951
     """
     schema = as_schema(schema)
-    if "data_norm" not in getattr(classifier, "get_params", dict)():
+    if isinstance(classifier, type) or "data_norm" not in getattr(classifier, "get_params", dict)():
         raise ValueError(
             f"{classifier!r} has no parameter data_norm: give a classifier of dpskl, and put searches and other "
             "wrappers around the pipeline"
