@@ -45,7 +45,8 @@ class Numeric:
     knots : sequence of float or None, default=None
         Knots in the units of the column, none beyond the bounds, instead of equally spaced ones.
     missing : {"indicator", "zeros", "error"}, default="indicator"
-        Whether missing values have an entry of their own, are all zeros, or are refused.
+        Whether missing values have an entry of their own, are all zeros, or are refused. The weight of an entry that
+        no record fills is noise alone, so ``"error"`` is for columns that cannot have gaps.
 
     Examples
     --------

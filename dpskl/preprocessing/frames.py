@@ -102,6 +102,10 @@ def table_of(X: Any) -> Table:
     elif isinstance(X, Mapping):
         columns = list(X.values())
         table = Table(list(X), len(columns), _length(X), columns.__getitem__)
+    elif any(hasattr(X, name) for name in ("columns", "column_names", "__dataframe__")):
+        # as an array it would lose its names, and columns would go by an order that nobody checks
+        kind = f"{type(X).__module__}.{type(X).__name__}"
+        raise TypeError(f"X is a table of a kind that is not known, {kind}: convert it to pandas, polars or Arrow")
     else:
         rows = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
         if rows.ndim != 2:
@@ -159,6 +163,8 @@ def _from_pandas(raw: Any, name: Any) -> Column:
         return Column(categories.values, categories.missing, raw.cat.codes.to_numpy())
     if kind in "mM":
         raise refused(name, "has dates or durations", _DATE_REMEDY)
+    if isinstance(raw.dtype, pandas.SparseDtype):
+        raw = raw.sparse.to_dense()
     if isinstance(raw.dtype, np.dtype) or kind not in "iufb":
         return _column(raw.to_numpy(dtype=None if isinstance(raw.dtype, np.dtype) else object), name)
     # whole numbers beside missing ones stay whole; a nullable float may have NaN beside its gaps

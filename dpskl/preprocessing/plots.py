@@ -96,6 +96,8 @@ def _draw(panel: Any, name: str, shape: ShapeFunction, classes: Sequence[Any] | 
         panel.set_xscale("log")
     elif shape.spacing == "log":
         panel.set_xscale("symlog", linthresh=1)
+    if shape.spacing == "log":  # margins were made for a linear axis
+        panel.set_xlim(shape.knots[0], shape.knots[-1])
     panel.set_xlabel(name)
     if len(lines) > 1:
         panel.legend(frameon=False)

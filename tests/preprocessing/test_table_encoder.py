@@ -1,7 +1,5 @@
 """Raw tables by their schema: what rows are, whatever library the columns come from, and that each is its own."""
 
-import datetime
-import decimal
 import pickle
 from fractions import Fraction
 
@@ -14,109 +12,10 @@ import sklearn
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from table_cases import FORMS, NAMES, NAN, PEOPLE, ROWS, SCHEMA, dense, encoded
 
 from dpskl.preprocessing import Categories, Numeric, PublicScaler, PublicSplineTransformer, Schema, TableEncoder
 from dpskl.preprocessing.frames import table_of
-
-NAN = np.nan
-SCHEMA = Schema(
-    {
-        "age": Numeric(18, 98, n_knots=3),
-        "id": "drop",
-        "income": Numeric(0, 1000, n_knots=None),
-        "job": ["clerk", "nurse"],
-        "code": Categories([1, 2, "x"], other=False),
-        "flag": Categories([False, True], other=False, missing="zeros"),
-    }
-)
-NAMES = [
-    *("age[18.0]", "age[58.0]", "age[98.0]", "age[missing]", "income", "income[missing]"),
-    *("job=clerk", "job=nurse", "job=other", "job=missing"),
-    *("code=1", "code=2", "code=x", "code=missing", "flag=False", "flag=True"),
-]
-PEOPLE = {
-    "age": [18, 38, None, 200, 98],
-    "income": [0.0, 500.0, 1000.0, None, 250.0],
-    "job": ["clerk", None, "pilot", "nurse", "clerk"],
-    "code": ["1", "x", None, "9", "2"],
-    "flag": [True, False, None, True, False],
-    "id": ["p", "q", "r", "s", None],
-}
-ROWS = [
-    [1, 0, 0, 0, -1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 1],
-    [0.5, 0.5, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 1, 0],
-    [0, 0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0],
-    [0, 0, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1],
-    [0, 0, 1, 0, -0.5, 0, 1, 0, 0, 0, 0, 1, 0, 0, 1, 0],
-]
-
-
-def pandas_nullable(columns):
-    frame = pd.DataFrame(columns, dtype=object).convert_dtypes()
-    assert isinstance(frame["age"].dtype, pd.Int64Dtype)
-    return frame
-
-
-def pandas_categorical(columns):
-    return pd.DataFrame({name: pd.Categorical(values) for name, values in columns.items()})
-
-
-def polars(columns):
-    return pytest.importorskip("polars", reason="polars is not installed").DataFrame(columns)
-
-
-def polars_categorical(columns):
-    pl = pytest.importorskip("polars", reason="polars is not installed")
-    kinds = {"job": pl.Enum(["clerk", "nurse", "pilot"]), "code": pl.Categorical}
-    return pl.DataFrame(columns).cast(kinds)
-
-
-def arrow(columns):
-    return pytest.importorskip("pyarrow", reason="pyarrow is not installed").table(columns)
-
-
-def arrow_pieces(columns):
-    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    table = pa.table(columns)
-    whole = pa.concat_tables([table.slice(0, 2), table.slice(2)])
-    return whole.set_column(2, "job", whole["job"].dictionary_encode())
-
-
-def arrow_batch(columns):
-    return pytest.importorskip("pyarrow", reason="pyarrow is not installed").RecordBatch.from_pydict(columns)
-
-
-def pandas_on_arrow(columns):
-    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    return pd.DataFrame(columns, dtype=object).convert_dtypes(dtype_backend="pyarrow")
-
-
-FORMS = {
-    "pandas": pd.DataFrame,
-    "objects": lambda columns: pd.DataFrame(columns, dtype=object),
-    "nullable": pandas_nullable,
-    "categorical": pandas_categorical,
-    "dict": dict,
-    "dict of arrays": lambda columns: {name: np.array(values, dtype=object) for name, values in columns.items()},
-    "dict of series": lambda columns: {name: pd.Series(values) for name, values in columns.items()},
-    "array": lambda columns: np.array([columns[name] for name in SCHEMA], dtype=object).T,
-    "lists": lambda columns: [list(row) for row in zip(*(columns[name] for name in SCHEMA), strict=True)],
-    "polars": polars,
-    "polars categorical": polars_categorical,
-    "arrow": arrow,
-    "arrow in pieces": arrow_pieces,
-    "arrow batch": arrow_batch,
-    "pandas on arrow": pandas_on_arrow,
-}
-
-
-def dense(schema=SCHEMA, **parameters):
-    return TableEncoder(schema, sparse_output=False, **parameters)
-
-
-def encoded(declared, values):
-    """Rows of one column that is given as it is."""
-    return dense({"a": declared}).fit_transform({"a": values}).tolist()
 
 
 class AnyNumbers(TableEncoder):
@@ -212,67 +111,6 @@ def test_values_that_are_called_other_and_missing_are_the_places_of_those():
     assert encoded(declared, ["other", "zzz", "a", "missing", None]) == np.eye(3)[[0, 0, 1, 2, 2]].tolist()
 
 
-@pytest.mark.parametrize(
-    "gap", [None, NAN, float("nan"), np.float32("nan"), pd.NA, pd.NaT, decimal.Decimal("nan")], ids=repr
-)
-def test_everything_that_stands_for_a_gap(gap):
-    assert encoded(["a"], ["a", gap]) == [[1, 0, 0], [0, 0, 1]]
-    assert encoded([1], np.array([1, gap], dtype=object)) == [[1, 0, 0], [0, 0, 1]]
-    assert encoded(Numeric(0, 1, n_knots=2), [1, gap]) == [[0, 1, 0], [0, 0, 1]]
-    assert encoded(Numeric(0, 1, n_knots=2), [gap, gap]) == [[0, 0, 1]] * 2
-    assert encoded(["a"], pd.Series([gap, gap], dtype=object)) == [[0, 0, 1]] * 2
-
-
-def test_columns_without_any_value():
-    nothing = [
-        [None, None],
-        np.full(2, NAN),
-        pd.Series([None, None]),
-        pd.Series([pd.NA, pd.NA], dtype="Int64"),
-        pd.Series([pd.NA, pd.NA], dtype="boolean"),
-        pd.Series([None, None], dtype="str"),
-        pd.Categorical([None, None]),
-        pd.Categorical([None, None], categories=["a"]),
-        np.ma.masked_all(2),
-    ]
-    for values in nothing:
-        assert encoded(["a"], values) == [[0, 0, 1]] * 2
-        if not (isinstance(values, pd.Categorical) and len(values.categories)):
-            assert encoded(Numeric(0, 1, n_knots=None), values) == [[0, 1]] * 2
-
-
-def test_one_record_with_a_gap_or_a_word_does_not_change_how_others_are_read():
-    codes, expected = Categories([1, 2]), np.eye(4)[[0, 1]].tolist()
-    for values in (
-        [1, 2, None],
-        np.array([1.0, 2.0, NAN]),
-        ["1", "2", "?"],
-        ["1.0", "2.0", None],
-        pd.Series([1, 2, None], dtype="Int8"),
-        np.array(["1", "2", "x"]),
-        [np.int8(1), np.float64(2), "x"],
-        [True, 2, "x"],
-    ):
-        assert encoded(codes, values)[:2] == expected
-    assert encoded(["1", "2.5", "True"], [1, 2.5, "2.5"])[0] == [1, 0, 0, 0, 0]
-    assert encoded(["1", "2.5"], [1, 2.5]) == np.eye(4)[[0, 1]].tolist()
-    assert encoded([True, False], ["True", "False", 1, 0.0]) == np.eye(4)[[0, 1, 0, 1]].tolist()
-    assert encoded(["07"], [7, "07"]) == [[0, 1, 0], [1, 0, 0]]  # what is not written alike
-
-
-def test_whole_numbers_beyond_floats_and_numbers_in_objects():
-    big = 2**60 + 1
-    assert encoded([big, big - 1], pd.Series([big, big - 1, None], dtype="Int64"))[:2] == np.eye(4)[[0, 1]].tolist()
-    mixed = [decimal.Decimal("0.25"), Fraction(1, 2), True, np.float32(0.75), 1]
-    assert encoded(Numeric(0, 1, n_knots=None), mixed) == [[-0.5, 0], [0, 0], [1, 0], [0.5, 0], [1, 0]]
-
-
-def test_masks_of_arrays_are_gaps():
-    values = np.ma.array([1.0, 0.0, 7.0], mask=[0, 0, 1])
-    assert encoded(Numeric(0, 1, n_knots=2), values) == [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
-    assert encoded([1, 0], values) == np.eye(4)[[0, 1, 3]].tolist()
-
-
 # -- the norm -----------------------------------------------------------------------------------------
 
 
@@ -338,108 +176,6 @@ def test_sparse_rows_are_canonical_over_many_blocks(rng):
     assert fresh.has_canonical_format
     assert (out.data != 0).all()
     np.testing.assert_array_equal(out.toarray(), dense(schema).fit_transform(columns))
-
-
-# -- refusals -----------------------------------------------------------------------------------------
-
-DATES = {
-    "datetime64": pd.Series(pd.to_datetime(["2020-01-01"] * 5)),
-    "with a zone": pd.Series(pd.to_datetime(["2020-01-01"] * 5, utc=True)),
-    "timedelta": pd.Series(pd.to_timedelta([1] * 5)),
-    "objects": pd.Series([None, *[datetime.date(2020, 1, 1)] * 4], dtype=object),
-    "times": pd.Series([datetime.time(3)] * 5, dtype=object),
-    "arrays": np.array(["2020-01-01"] * 5, dtype="M8[D]"),
-    "categories": pd.Categorical(pd.to_datetime(["2020-01-01"] * 5)),
-    "lists": [datetime.datetime(2020, 1, 1)] * 5,
-}
-
-
-@pytest.mark.parametrize("kind", DATES)
-@pytest.mark.parametrize("name", ["age", "job"])
-def test_dates_are_refused_with_a_remedy(kind, name):
-    encoder = dense().fit(PEOPLE)
-    with pytest.raises(ValueError, match=f"the column '{name}' has dates or durations: make numbers .* 'drop'"):
-        encoder.transform(PEOPLE | {name: DATES[kind]})
-    encoder.transform(PEOPLE | {"id": DATES[kind]})  # not looked at
-
-
-@pytest.mark.parametrize("library", ["polars", "pyarrow"])
-def test_dates_of_other_libraries(library):
-    pytest.importorskip(library, reason=f"{library} is not installed")
-    table = FORMS["polars" if library == "polars" else "arrow"](PEOPLE | {"job": [datetime.date(2020, 1, 1)] * 5})
-    with pytest.raises(ValueError, match="the column 'job' has dates or durations"):
-        dense().fit_transform(table)
-
-
-def test_lazy_frames_are_asked_to_be_collected():
-    with pytest.raises(TypeError, match=r"LazyFrame.*collect\(\)"):
-        dense().fit(polars(PEOPLE).lazy())
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"hours": [1] * 5}, r"X has the columns \['hours'\], which the schema does not name: .* 'drop'"),
-        ({"age": [1, 2, "3", 4, 5]}, "'age' is declared as numbers and has values of type str"),
-        ({"age": np.array(["1"] * 5)}, "'age' is declared as numbers and has values of type str"),
-        ({"age": [1, 2, 3j, 4, 5]}, "'age' is declared as numbers and has values of type complex"),
-        ({"age": np.array([1j] * 5)}, "'age' has values of type complex128"),
-        ({"age": [1, 10**400, 3, 4, 5]}, "'age' has a value that is no float"),
-        ({"age": [[1, 2]] * 5}, "'age' has 2 dimensions"),
-        ({"age": [1, 2, np.inf, 4, 5]}, "infinity in the column 'age'"),
-        ({"income": pd.Series([1, -np.inf, None, 4, 5], dtype="Float64")}, "infinity in the column 'income'"),
-        ({"age": [1, 2]}, "'age' has another number of rows|'income' has another number of rows"),
-        ({"job": "clerk"}, "'job' is str: pass a list"),
-        ({"job": None}, "'job' is NoneType: pass a list"),
-        ({"job": [b"clerk"] * 5}, "'job' has values of type bytes: pass words"),
-        ({"job": [("a",), *"bcde"]}, "'job' has values of type tuple"),
-        ({"job": [{"a"}, *"bcde"]}, "'job' has a value that is no category"),
-    ],
-)
-def test_what_does_not_fit_the_schema_is_named(change, message):
-    with pytest.raises(ValueError, match=message), sklearn.config_context(assume_finite=True):
-        dense().fit_transform(PEOPLE | change)
-
-
-@pytest.mark.parametrize("declared", [Numeric(0, 9, missing="error"), Numeric(0, 9, n_knots=None, missing="error")])
-def test_gaps_are_refused_where_the_schema_says_so(declared):
-    with pytest.raises(ValueError, match="NaN in the column 'a': missing='indicator'"):
-        dense({"a": declared}).fit_transform({"a": [1, None]})
-    with pytest.raises(ValueError, match="the column 'a' has missing values: missing='indicator'"):
-        dense({"a": Categories(["x"], missing="error")}).fit_transform({"a": ["x", NAN]})
-
-
-def test_columns_that_are_not_there_or_there_twice():
-    frame = pd.DataFrame(PEOPLE)
-    encoder = dense().fit(frame)
-    for call in (encoder.transform, clone(encoder).fit):
-        with pytest.raises(ValueError, match=r"X lacks the columns \['income', 'job'\]"):
-            call(frame[["age", "code", "flag"]])
-        with pytest.raises(ValueError, match=r"X has more than one column named \['age'\]: rename"):
-            call(pd.concat([frame, frame[["age"]]], axis=1))
-        with pytest.raises(ValueError, match=r"X has 4 features, but TableEncoder is expecting 6 features"):
-            call(frame.to_numpy()[:, :4])
-        with pytest.raises(ValueError, match=r"X has the columns \[0\]"):
-            call(frame.rename(columns={"age": 0}))
-        with pytest.raises(ValueError, match=r"0 sample"):
-            call(frame[:0])
-        with pytest.raises(ValueError, match="Expected 2D array, got 1D"):
-            call(frame.iloc[0])
-        with pytest.raises(TypeError, match="Sparse data"):
-            call(sp.csr_array(np.eye(6)))
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"schema": None}, "columns=None.*mapping"),
-        ({"schema": {"age": (90, 18)}}, "low=90.0 is not below"),
-        ({"sparse_output": "no"}, "sparse_output='no'"),
-    ],
-)
-def test_unusable_parameters_are_named(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        TableEncoder(SCHEMA).set_params(**parameters).fit(PEOPLE)
 
 
 # -- scikit-learn -------------------------------------------------------------------------------------
