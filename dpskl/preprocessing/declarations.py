@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, fields
@@ -138,9 +139,8 @@ class Categories:
         _set(self, "values", values)
         if not values:
             raise parameter_error("values", given, "a list of at least one value; 'drop' leaves the column out")
-        labels = [str(value) for value in values]
-        alike = [value for value, label in zip(values, labels, strict=True) if labels.count(label) > 1]
-        alike = alike or [value for value in values if values.count(value) > 1]
+        by_label, by_value = Counter(map(str, values)), Counter(values)
+        alike = [value for value in values if by_label[str(value)] > 1 or by_value[value] > 1]
         if alike:
             raise ValueError(f"values has {alike[:4]}, which are equal or written alike: leave all but one out")
         if not isinstance(self.other, (bool, np.bool_)):

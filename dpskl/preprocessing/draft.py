@@ -76,6 +76,8 @@ def _range(values: Array, name: Any) -> Declaration:
     if len(values) == 0 or values.min() == values.max():
         return Drop()
     ends = float(values.min()), float(values.max())
+    if np.isin(values, ends).all():  # such as 0 and 1: a line says all
+        return Numeric(*ends, n_knots=None)
     straight, bent = _whole_units(*ends), _first_digits(*ends)
     gain = _evenness(values, *bent, "log") - _evenness(values, *straight, "linear")
     return Numeric(*bent, spacing="log") if gain > _MORE_EVEN else Numeric(*straight)

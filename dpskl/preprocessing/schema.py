@@ -99,8 +99,9 @@ class Schema(Mapping[str, Declaration]):
         """Return a draft for a person to edit, made from *public or made* records.
 
         Numeric columns get the smallest and the largest value, rounded outwards, and a log axis where that divides the
-        values more evenly; words, bools and categories get the values that occur. Columns with one value or none, and
-        columns of words that nearly all differ, as names do, are drafted to be dropped.
+        values more evenly, or a plain column where there are two values only; words, bools and categories get the
+        values that occur. Columns with one value or none, and columns of words that nearly all differ, as names do, are
+        drafted to be dropped.
 
         Parameters
         ----------

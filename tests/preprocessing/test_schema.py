@@ -261,6 +261,7 @@ def test_drafted_bounds_hold_all_values(scale, shift):
 def test_drafts_of_plain_dicts_and_of_numbers_without_skew():
     rng = np.random.default_rng(4)
     found = draft({"a": rng.normal(50, 10, 1000), "b": [1, None, 3] * 333 + [2], "c": rng.exponential(size=1000)})
+    assert draft({"a": [0, 1, None, 1]})["a"] == Numeric(0, 1, n_knots=None)
     assert [found[name].spacing for name in "abc"] == ["linear", "linear", "log"]
     assert (found["b"].low, found["b"].high) == (1, 3)
 
