@@ -104,6 +104,36 @@ class Axis(NamedTuple):
             labels = [repr(float(knot)) for knot in self.knots]
         return labels + ["missing"] * (self.missing == "indicator")
 
+    @property
+    def n_entries(self) -> int:
+        """How many columns of the output a value can fill."""
+        return 2
+
+    def output_names(self, name: str) -> list[str]:
+        """Return names such as ``"age[38.0]"`` of the columns of the output."""
+        return [f"{name}[{label}]" for label in self.labels]
+
+    def entries(self, values: Array) -> tuple[Array, Array]:
+        """Return two weights for each value, and the columns of the block they stand in.
+
+        *The bound holds in floats.* Let ``a`` be the weight in [0, 1] of the lower knot; the other one is
+        ``b = fl(1 - a)``, and that is exactly ``1 - a``. Differences of floats within a factor of 2 are floats
+        (Sterbenz), which settles ``a >= 1/2``. For ``a < 1/2``: it is ``fl(1 - c)`` of a float ``c`` in [1/2, 1],
+        since smaller ``c`` give at least 1/2; so it is exactly ``1 - c``, and ``1 - a = c`` is a float. Then
+        ``a^2 + b^2 = (a + b)^2 - 2 a b = 1 - 2 a b <= 1`` in real arithmetic, whatever rounding did to ``a``. To take
+        ``c`` for the other weight would not do: with ``c = 2^-60``, ``a`` is 1.
+        """
+        values = values.astype(np.float64)
+        missing = np.isnan(values)
+        values[missing] = self.knots[0]
+        place, lower = self.lower_weights(values)
+        weights, places = np.column_stack([lower, 1 - lower]), np.column_stack([place, place + 1])
+        weights[missing] = 0
+        if self.missing == "indicator":
+            places[missing, 1] = len(self.knots)
+            weights[missing, 1] = 1
+        return weights, places
+
     def lower_weights(self, values: Array) -> tuple[Array, Array]:
         """Return the place of the knot at or below each value, and the weight of its hat; the next one has the rest.
 

@@ -9,17 +9,18 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from dpskl.preprocessing.knots import from_axis, to_axis
-from dpskl.preprocessing.shapes import ShapeFunction, shape_functions
+from dpskl.preprocessing.shapes import CategoryHeights, ShapeFunction, shape_functions
 
 __all__ = ["plot_shape"]
 
 _ACROSS = 3  # panels side by side in a new figure
+_LETTERS = 30  # of the labels of categories side by side
 _FINENESS = 200  # points of a curve
 _BAR_FROM, _BAR_WIDTH = 1.02, 0.05  # right of the axes, as parts of their width
 
 
 def plot_shape(model, transformer=None, columns=None, ax=None, *, names=None):
-    """Draw what a linear classifier on hat functions has learnt of each column.
+    """Draw what a linear classifier on hat functions or an encoded table has learnt of each column.
 
     Needs matplotlib, which the extra ``plots`` installs. Only released weights are drawn, so it costs nothing.
 
@@ -36,7 +37,8 @@ def plot_shape(model, transformer=None, columns=None, ax=None, *, names=None):
     -------
     ndarray of matplotlib Axes
         One for each column; ``axes[0].figure`` is the figure. Dots are knots, the axis is that of the column's spacing,
-        and the bar at the right is the height where the value is missing.
+        and the bar at the right is the height where the value is missing. Categories are bars, hatched for unknown and
+        missing values.
 
     Raises
     ------
@@ -56,7 +58,8 @@ def plot_shape(model, transformer=None, columns=None, ax=None, *, names=None):
         raise ValueError(f"ax has {len(panels)} axes for {len(chosen)} columns: give one for each, or choose columns=")
     classes = getattr(model[-1] if isinstance(model, Pipeline) else model, "classes_", None)
     for k, (panel, name) in enumerate(zip(panels, chosen, strict=True)):
-        _draw(panel, name, shapes[name], classes)
+        draw = _draw_categories if isinstance(shapes[name], CategoryHeights) else _draw
+        draw(panel, name, shapes[name], classes)
         if ax is not None or k % _ACROSS == 0:  # the others share their axis with these
             panel.set_ylabel("part of the score")
     return panels
@@ -93,8 +96,30 @@ def _draw(panel: Any, name: str, shape: ShapeFunction, classes: Sequence[Any] | 
         panel.set_xscale("log")
     elif shape.spacing == "log":
         panel.set_xscale("symlog", linthresh=1)
+    if shape.spacing == "log":  # margins were made for a linear axis
+        panel.set_xlim(shape.knots[0], shape.knots[-1])
     panel.set_xlabel(name)
     if len(lines) > 1:
+        panel.legend(frameon=False)
+
+
+def _draw_categories(panel: Any, name: str, shape: CategoryHeights, classes: Sequence[Any] | None) -> None:
+    beside = [(label, getattr(shape, label)) for label in ("other", "missing") if label not in shape.categories]
+    special = {label: height for label, height in beside if height is not None}
+    labels = [*map(str, shape.categories), *special]
+    heights = np.concatenate([shape.values, *([height] for height in special.values())]).reshape(len(labels), -1)
+    count = heights.shape[1]
+    places, width = np.arange(len(labels)), 0.8 / count
+    for k, column in enumerate(heights.T):
+        label = None if classes is None or count == 1 else str(classes[k])
+        bars = panel.bar(places + (k + 0.5) * width - 0.4, column, width, label=label, color=f"C{k}")
+        for bar in bars[len(shape.categories) :]:
+            bar.set(hatch="///", alpha=0.6)
+    panel.axhline(0, color="0.8", linewidth=0.8, zorder=0)
+    crowded = sum(map(len, labels)) > _LETTERS
+    panel.set_xticks(places, labels, rotation=90 if crowded else 0, fontsize="small" if crowded else None)
+    panel.set_xlabel(name)
+    if count > 1:
         panel.legend(frameon=False)
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-import sklearn
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dpskl.preprocessing.knots import Axis, declared_axes
-from dpskl.preprocessing.public import BLOCK_SIZE, PublicTransformer, parameter_error, rounded_up_norm
+from dpskl.preprocessing.blocks import encoded_rows, refuse_values
+from dpskl.preprocessing.knots import declared_axes
+from dpskl.preprocessing.public import PublicTransformer, parameter_error, rounded_up_norm
 
 __all__ = ["PublicSplineTransformer"]
 
@@ -170,7 +169,7 @@ class PublicSplineTransformer(PublicTransformer):
         """
         check_is_fitted(self)
         columns = super().get_feature_names_out(input_features)
-        names = [f"{name}[{label}]" for name, axis in zip(columns, self._axes, strict=True) for label in axis.labels]
+        names = [part for name, axis in zip(columns, self._axes, strict=True) for part in axis.output_names(name)]
         return np.array(names, dtype=object)
 
     def _first_look(self, X: Any) -> Any:
@@ -190,12 +189,7 @@ class PublicSplineTransformer(PublicTransformer):
     def _refuse_values(self, X: Array) -> None:
         names = getattr(self, "feature_names_in_", range(X.shape[1]))
         for j, (name, axis) in enumerate(zip(names, self._axes, strict=True)):
-            if np.isinf(X[:, j]).any():
-                remedy = "replace it by a value that is known without the data, or by NaN where it is missing"
-                raise ValueError(f"Input X contains infinity in the column {name!r}: {remedy}")
-            if axis.missing == "error" and np.isnan(X[:, j]).any():
-                remedy = "handle_missing='indicator' gives missing values a place of their own, and 'zeros' none"
-                raise ValueError(f"Input X contains NaN in the column {name!r}: {remedy}")
+            refuse_values(name, X[:, j], axis.missing, "handle_missing")
 
     def _prepare(self, X: Any) -> None:
         if not isinstance(self.sparse_output, (bool, np.bool_)):
@@ -207,62 +201,5 @@ class PublicSplineTransformer(PublicTransformer):
         self.data_norm_ = rounded_up_norm(np.ones(X.shape[1]))
         self._refuse_values(X)
 
-    @property
-    def _starts(self) -> list[int]:
-        """The first column of each block, and last the number of columns of the output."""
-        return np.cumsum([0, *(axis.width for axis in self._axes)]).tolist()
-
     def _map(self, X: Any) -> Any:
-        width, height = self._starts[-1], max(1, BLOCK_SIZE // (2 * X.shape[1]))
-        blocks = [slice(start, start + height) for start in range(0, len(X), height)]
-        if not self.sparse_output:
-            out = np.zeros((len(X), width))
-            for rows in blocks:
-                weights, places = self._entries(X[rows])
-                np.put_along_axis(out[rows], places, weights, axis=1)
-            return out
-        most = 2 * X.size
-        kind = np.int32 if max(most, width) <= np.iinfo(np.int32).max else np.int64
-        data, indices, indptr = np.empty(most), np.empty(most, dtype=kind), np.zeros(len(X) + 1, dtype=kind)
-        end = 0
-        for rows in blocks:
-            weights, places = self._entries(X[rows])
-            stored = weights != 0
-            start, end = end, end + np.count_nonzero(stored)
-            data[start:end], indices[start:end] = weights[stored], places[stored]
-            indptr[rows.start + 1 : rows.stop + 1] = start + np.cumsum(stored.sum(axis=1))
-        is_array = sklearn.get_config().get("sparse_interface") == "sparray"
-        return (sp.csr_array if is_array else sp.csr_matrix)((data[:end], indices[:end], indptr), shape=(len(X), width))
-
-    def _entries(self, X: Array) -> tuple[Array, Array]:
-        """Return two weights for each value of some rows, and the columns they stand in.
-
-        *The bound holds in floats.* Let ``a`` be the weight in [0, 1] of the lower knot; the other one is
-        ``b = fl(1 - a)``, and that is exactly ``1 - a``. Differences of floats within a factor of 2 are floats
-        (Sterbenz), which settles ``a >= 1/2``. For ``a < 1/2``: it is ``fl(1 - c)`` of a float ``c`` in [1/2, 1],
-        since smaller ``c`` give at least 1/2; so it is exactly ``1 - c``, and ``1 - a = c`` is a float. Then
-        ``a^2 + b^2 = (a + b)^2 - 2 a b = 1 - 2 a b <= 1`` in real arithmetic, whatever rounding did to ``a``. To take
-        ``c`` for the other weight would not do: with ``c = 2^-60``, ``a`` is 1.
-        """
-        weights = np.empty((len(X), 2 * X.shape[1]))
-        places = np.empty(weights.shape, dtype=np.intp)
-        with np.errstate(all="ignore"):  # quotients may underflow, whatever NumPy is set to
-            for j, (axis, start) in enumerate(zip(self._axes, self._starts, strict=False)):
-                values, pair = X[:, j].astype(np.float64), slice(2 * j, 2 * j + 2)
-                missing = np.isnan(values)
-                values[missing] = axis.knots[0]
-                place, lower = axis.lower_weights(values)
-                weights[:, pair] = np.column_stack([lower, 1 - lower])
-                places[:, pair] = start + np.column_stack([place, place + 1])
-                weights[missing, pair] = 0
-                if axis.missing == "indicator":
-                    places[missing, 2 * j + 1] = start + len(axis.knots)
-                    weights[missing, 2 * j + 1] = 1
-        return weights, places
-
-
-def axes_of(transformer: PublicSplineTransformer) -> list[tuple[Axis, slice]]:
-    """Return the axis of each column of a fitted transformer, and where its block stands in the output."""
-    check_is_fitted(transformer)
-    starts = transformer._starts
-    return [(axis, slice(*ends)) for axis, *ends in zip(transformer._axes, starts[:-1], starts[1:], strict=True)]
+        return encoded_rows(self._axes, X.T, len(X), self.sparse_output)

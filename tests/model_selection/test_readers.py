@@ -22,7 +22,7 @@ from sklearn.utils import all_estimators
 
 import dpskl.preprocessing
 from dpskl.model_selection.readers import _DEPENDS, READ_NOTHING, readings, reads_records
-from dpskl.preprocessing import PublicScaler, PublicSplineTransformer, RowNormClipper
+from dpskl.preprocessing import Numeric, PublicScaler, PublicSplineTransformer, RowNormClipper, TableEncoder
 
 rng = np.random.default_rng(0)
 NUMBERS = [rng.uniform(0.1, 2.0, (6, 3)), rng.exponential(5.0, (6, 3))]
@@ -48,6 +48,8 @@ SILENT = [
     (RowNormClipper(2.0), NUMBERS),
     (PublicSplineTransformer(low=0, high=3, spacing="log"), NUMBERS),
     (PublicSplineTransformer(low=0, high=3, handle_missing="indicator", sparse_output=False), GAPS),
+    (TableEncoder({"a": (0, 3), "b": Numeric(0, 3, n_knots=None), "c": [1, 2]}, sparse_output=False), GAPS),
+    (TableEncoder({"a": ["0", "1"], "b": "drop"}), CODES),
     (preprocessing.OneHotEncoder(categories=CATEGORIES), CODES),
     (preprocessing.OneHotEncoder(categories=CATEGORIES, drop="first", handle_unknown="ignore"), CODES),
     (preprocessing.OrdinalEncoder(categories=CATEGORIES), CODES),
@@ -146,11 +148,12 @@ def test_every_transformer_has_its_place():
     tested = {type(transformer) for transformer, _ in SILENT}
     assert set(READ_NOTHING) | set(_DEPENDS) <= tested
     public = (getattr(dpskl.preprocessing, name) for name in dpskl.preprocessing.__all__)
-    own = {thing for thing in public if isinstance(thing, type)}
+    own = {thing for thing in public if hasattr(thing, "transform")}
     classes = {cls for _, cls in all_estimators(type_filter="transformer")} | own
     assert len(classes) > 80
     some = LogisticRegression()
     arguments = {"transformers": [], "transformer_list": [], "estimators": [("a", some)], "estimator": some}
+    arguments["schema"] = {"a": (0, 1)}
     for cls in classes | {CountVectorizer, TfidfVectorizer}:
         needed = cls.__init__.__code__.co_varnames if hasattr(cls.__init__, "__code__") else ()
         given = {key: value for key, value in arguments.items() if key in needed}

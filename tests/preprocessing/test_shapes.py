@@ -120,7 +120,7 @@ def test_part_of_the_columns_by_their_names():
 def test_what_cannot_be_read_is_named():
     hats, weights = fitted(), Weights(np.zeros((1, 10)))
     cases = [
-        ((weights,), {}, "transformer=None, but it must be a PublicSplineTransformer, or model= a pipeline"),
+        ((weights,), {}, "transformer=None, but it must be a PublicSplineTransformer or TableEncoder, or"),
         ((weights, RowNormClipper()), {}, r"transformer=RowNormClipper\(\)"),
         ((DecisionTreeClassifier(), hats), {}, "DecisionTreeClassifier has no coef_"),
         ((Weights(np.zeros((1, 9))), hats), {}, "coef_ has 9 columns and names= has 10"),
