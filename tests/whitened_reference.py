@@ -29,7 +29,7 @@ def matrix_of(M, whitening, ridge, level, has_constant):
     if whitening == "common":
         values, basis = np.linalg.eigh(scaled)
         found += [(value, vector) for value, vector in zip(values, basis.T, strict=True) if value > 0]
-    size = np.sum(s / (s + ridge))
+    size = min(np.sum(s / (s + ridge)), np.trace(M) * np.max(1 / (s + ridge)))
     found = [(value, u) for value, u in found if value > level]
     for value, u in found:
         assert value <= D + 1

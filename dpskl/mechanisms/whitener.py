@@ -119,7 +119,7 @@ class ScalingWhitener:
     ridge : float
         Positive.
     top : float
-        Largest possible entry of the diagonal.
+        Square of the largest norm of a row, hence the largest possible entry of the diagonal.
     level : float
         What eigenvalues are brought down to, positive.
     noise_scale : float
@@ -170,7 +170,9 @@ class ScalingWhitener:
         self.condition = whitener_condition(ridge, top) / self.shortest
         self._shares, self._level = values / (values + ridge), level
         removed = float(np.sum((1 - factors**2) * eigenvalues))
-        self.effective_dimension = max(float(np.sum(values / (values + ridge))) - removed, 1.0)
+        # rows are no longer than the root of top, whatever noise has made of the diagonal
+        size = min(float(np.sum(values / (values + ridge))), top * float(scales.max()) ** 2)
+        self.effective_dimension = max(size - removed, 1.0)
 
     @staticmethod
     def shortest_of(level: float, dimension: int) -> float:
