@@ -29,6 +29,7 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 _CROWDED = 8  # of a linear axis with nine knots, one piece
+_CUTS = 30
 
 
 def magnitude_cells(smallest: float = 2.0**-10, largest: float = 2.0**40, base: float = 2.0) -> Array:
@@ -200,16 +201,22 @@ def knots_of_counts(counts: Array, edges: Array, n_knots: int, spacing: str = "l
     least half as far apart as equally spaced ones, whatever the noise is. Where ``F`` is flat all over, knots are
     equally spaced.
 
+    In ``F`` no cell counts for more than one of the ``n_knots - 1`` pieces, since two knots within a cell see little
+    between them. What is above is cut, again as the sum falls, or once where fewer than ``n_knots`` cells have
+    records. Without the cut a column that is mostly zero has most knots there: on Adult, with a log axis for gains and
+    losses, that cost 0.2 to 0.5 points of accuracy at epsilon of 0.2 and 1 against equally spaced knots, and with the
+    cut nothing that showed.
+
     Examples
     --------
     >>> knots_of_counts(np.array([90.0, 10.0, -3.0, 3.0]), equal_cells(0, 8, 4), 3).round(3).tolist()
-    [0.0, 2.556, 8.0]
+    [0.0, 3.0, 8.0]
     """
     if n_knots < 2:
         raise ValueError(f"n_knots={n_knots} must be at least 2: they are the bounds")
     even = np.linspace(0, 1, n_knots)
-    total = isotonic_regression(np.concatenate([[0.0], np.cumsum(counts)]))
-    total = total - total[0]
+    shares = _cut(np.diff(isotonic_regression(np.concatenate([[0.0], np.cumsum(counts)]))), n_knots)
+    total = np.concatenate([[0.0], np.cumsum(shares)])
     places = even
     if total[-1] > 0:
         quantiles = np.interp(even[1:-1], total / total[-1], np.linspace(0, 1, len(edges)))
@@ -220,6 +227,14 @@ def knots_of_counts(counts: Array, edges: Array, n_knots: int, spacing: str = "l
     if not (np.diff(knots) > 0).all():
         raise ValueError(f"n_knots={n_knots} do not fit between {edges[0]!r} and {edges[-1]!r}: move the bounds apart")
     return knots
+
+
+def _cut(shares: Array, n_knots: int) -> Array:
+    """Return shares of which none is above the mean of ``n_knots - 1`` pieces, as far as there are cells for them."""
+    highest = np.inf
+    for _ in range(_CUTS if (shares > 0).sum() >= n_knots else 1):
+        highest = np.minimum(shares, highest).sum() / (n_knots - 1)
+    return np.minimum(shares, highest)
 
 
 def categories_of_counts(counts: Mapping[Any, float], most: int | None = None) -> list[Any]:

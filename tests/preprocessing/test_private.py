@@ -111,6 +111,18 @@ def test_knots_increase_whatever_the_counts_are(rng):
     assert hats.fit_transform([[5.0]]).sum() == pytest.approx(1)
 
 
+def test_a_spike_draws_no_more_than_its_share_of_knots(rng):
+    """Nine of ten records are zero: the others get their knots all the same."""
+    values = np.where(rng.random(20_000) < 0.9, 0.0, rng.uniform(4, 8, 20_000))
+    edges = equal_cells(0, 8, 64)
+    knots = knots_of_counts(counts_of(values, edges)[0], edges, 9)
+    rest = knots_of_counts(counts_of(values[values > 0], edges)[0], edges, 9)
+    assert (knots[1:-1] > 0.1).all()
+    np.testing.assert_allclose(knots[2:-1], rest[2:-1], atol=0.35)
+    two = knots_of_counts(np.r_[900.0, np.zeros(14), 100.0], equal_cells(0, 8, 16), 5)  # fewer cells than knots
+    assert (np.diff(two) >= 1).all()
+
+
 def test_unusable_knots_and_cells_are_refused():
     with pytest.raises(ValueError, match="n_cells"):
         equal_cells(1.0, np.nextafter(1.0, 2), 4)
