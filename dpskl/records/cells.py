@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ class ColumnCells:
     Raises
     ------
     ValueError
-        If the columns are not of one length, or edges are unusable.
+        If a column is not numeric, the columns are not of one length, or edges are unusable.
 
     Examples
     --------
@@ -41,7 +42,7 @@ class ColumnCells:
     """
 
     def __init__(self, columns: Sequence[Any], edges: Sequence[Any]) -> None:
-        self._columns = [np.asarray(column) for column in columns]
+        self._columns = [_numbers(column) for column in columns]
         self.edges = [np.asarray(one, dtype=np.float64) for one in edges]
         if len(self._columns) != len(self.edges):
             raise ValueError(f"edges of {len(self.edges)} columns are not for {len(self._columns)} columns")
@@ -59,6 +60,17 @@ class ColumnCells:
     def counts(self) -> list[Array]:
         """Return whole numbers of values, one array for each column and one entry for each cell."""
         return [_counts(column, own) for column, own in zip(self._columns, self.edges, strict=True)]
+
+
+def _numbers(column: Any) -> Array:
+    """Return a column as an array of real numbers; what it holds instead is not told."""
+    array = np.asarray(column)
+    if array.dtype.kind == "O":
+        with suppress(TypeError, ValueError, OverflowError):
+            array = array.astype(np.float64)
+    if array.dtype.kind not in "biuf":
+        raise ValueError("columns must be real numbers, and NaN where they are missing")
+    return array
 
 
 def _counts(column: Array, edges: Array) -> Array:

@@ -37,6 +37,24 @@ def test_unusable_cells_are_refused(columns, edges, words):
         ColumnCells(columns, edges)
 
 
+OTHERS = [["secret", 1.0], [1j], [10**400], [pd.NA, 1.0]]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [np.array(["1"]), np.array([1j]), np.array(["2020-01-01"], "M8[D]"), *(np.array(c, object) for c in OTHERS)],
+)
+def test_what_is_no_number_is_refused_before_it_is_counted_and_not_told(column):
+    with pytest.raises(ValueError, match="columns must be real numbers") as caught:
+        ColumnCells([column], [[0, 1]])
+    assert "secret" not in repr(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_objects_are_read_as_numbers():
+    assert ColumnCells([np.array([0, None, 1.5], object)], [[0, 1, 2]]).counts()[0].tolist() == [1, 1]
+
+
 def test_values_of_all_kinds_of_columns():
     expected = [{"a": 2, "b": 1}]
     words = ["a", "b", None, "a"]
