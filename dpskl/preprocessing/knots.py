@@ -12,7 +12,7 @@ from dpskl.mechanisms.sensitivity import NEIGHBOURS, contributions
 from dpskl.preprocessing.named import by_column, is_named
 from dpskl.preprocessing.public import LARGEST, check_bounds, parameter_error, refuse_names
 
-__all__ = ["MISSING", "SPACINGS", "Axis", "declared_axes", "knots_for"]
+__all__ = ["MISSING", "SPACINGS", "Axis", "declared_axes", "from_axis", "knots_for", "spaced", "to_axis"]
 
 Array = np.ndarray[Any, Any]
 
@@ -197,7 +197,7 @@ def declared_axes(
         if not a < b:
             raise ValueError(f"low={a!r} is not below high={b!r} in {place}: swap or correct the two, or leave it out")
         if own is None:
-            own = _spaced(a, b, count, spacings[j])
+            own = spaced(a, b, count, spacings[j])
             remedy = f"n_knots={count} do not fit between low={a!r} and high={b!r}: move the bounds apart"
         elif own[0] < a or own[-1] > b:
             raise ValueError(f"knots={own.tolist()!r} of {place} leave its bounds {a!r} and {b!r}: correct the two")
@@ -258,7 +258,8 @@ def _bound(name: str, given: Any, end: int, declared: list[Array | None], where:
     return np.array([own[end] for own in declared if own is not None])
 
 
-def _spaced(low: float, high: float, count: int, spacing: str) -> Array:
+def spaced(low: float, high: float, count: int, spacing: str) -> Array:
+    """Return ``count`` values from ``low`` to ``high``, equally spaced on the axis."""
     ends = to_axis(np.array([low, high]), spacing)
     knots = from_axis(np.linspace(ends[0], ends[1], count), spacing) + 0.0
     knots[0], knots[-1] = low, high

@@ -10,6 +10,7 @@ from functools import partial
 from importlib import import_module
 
 import bounds_by_force as bounds
+import histograms_by_force as histograms
 import laws_by_quadrature as laws
 import prefix_sums_by_force as prefix_sums
 import privacy_by_force as force
@@ -21,6 +22,7 @@ from mutation import mutated
 from mutations import MUTATIONS
 from mutations_metrics import METRICS
 from mutations_scaled import SCALED
+from mutations_tables import TABLE_MUTATIONS
 from prefix_mutations import MUTATIONS as PREFIX_MUTATIONS
 from test_noise import test_gamma_vector_has_gamma_norm_and_uniform_direction as check_gamma_vector
 from test_noise import test_laws as check_univariate_laws
@@ -32,7 +34,7 @@ from dpskl.mechanisms.noise import SeededNoise, SystemNoise
 
 CHECKS = {
     name.removeprefix("check_"): check
-    for module in (force, bounds, laws, prefix_sums, scaled, scores)
+    for module in (force, bounds, laws, prefix_sums, scaled, scores, histograms)
     for name, check in vars(module).items()
     if name.startswith("check_")
 }
@@ -66,7 +68,7 @@ def check_of(name):
 
 # A mechanism or a curator that refuses what was planned has noticed too.
 NOTICED = (AssertionError, ValueError, RuntimeError)
-TABLES = (MUTATIONS, PREFIX_MUTATIONS, SCALED, METRICS)
+TABLES = (MUTATIONS, PREFIX_MUTATIONS, SCALED, METRICS, TABLE_MUTATIONS)
 ROWS = [(module, *row) for table in TABLES for module, rows in table.items() for row in rows]
 
 
