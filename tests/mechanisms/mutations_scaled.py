@@ -11,7 +11,8 @@ SCALED = {
     "records.problem": [
         ("max(1e-12, (self.n_weights + 8) * 2.0**-51)", "1e-12", "wide_rows"),
         ("self.products_of_squares(scales * scales)", "self.products_of_squares(scales)", "scaled_gradients"),
-        ("(kept[0], kept[1][indices])", "(kept[0], kept[1][indices] / 2)", "scaled_gradients"),
+        ("self._squares[1][indices])", "self._squares[1][indices] / 2)", "scaled_gradients"),
+        ("self._norms[1][indices])", "self._norms[1][indices] / 2)", "scaled_gradients"),
         ("norms = self.row_norms if transform is None else self._transformed_norms(transform)",
          "norms = self.row_norms", "scaled_gradients"),
         ('"ik,ik,ik->i", residuals, residuals, squares', '"ik,ik,ik->i", residuals, residuals, 0 * squares',
