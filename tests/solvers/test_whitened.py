@@ -18,9 +18,11 @@ from dpskl import DPHuberSVC, DPLinearSVC, DPLogisticRegression, PrivacyAccounta
 from dpskl.accounting import GaussianCost, gaussian_delta, gaussian_mu
 from dpskl.curator import Curator
 from dpskl.mechanisms.noise import NoiseSource, SeededNoise
+from dpskl.mechanisms.whitened_gradient import WhitenedGradient
 from dpskl.records.losses import Hinge, HuberHinge, Logistic
 from dpskl.records.problem import Problem
-from dpskl.solvers import WhitenedGD
+from dpskl.solvers import WhitenedGD, whitened_gd
+from dpskl.solvers._score_scale import score_scale
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpskl.SeededNoiseWarning")
 
@@ -331,6 +333,35 @@ def test_labels_do_not_depend_on_the_row_map_and_scores_are_those_of_bounded_row
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], 1 / (1 + np.exp(-2 * plain / length)), rtol=1e-9)
     for given in (sp.csr_array(X), X.astype(np.float32), np.asfortranarray(X)):
         np.testing.assert_allclose(model.decision_function(given), 2 * plain / length, rtol=1e-4, atol=1e-5)
+
+
+def test_what_follows_released_gradients_knows_their_noise(monkeypatch):
+    """Factor of the step and length of the scores are given the noise that was drawn, in their own units."""
+    X, y = data(400)
+    clips, points, noises, errors = [], [], [], []
+    release, observe = WhitenedGradient.release, whitened_gd.Agreement
+
+    def seen_release(self, problem, whitener, clip_norm, v, noise):
+        clips.append(clip_norm)
+        points.append(np.linalg.norm(v))
+        return release(self, problem, whitener, clip_norm, v, noise)
+
+    def seen_agreement(noise_scale, begin):
+        noises.append((noise_scale, begin))
+        return observe(noise_scale, begin)
+
+    def seen_scale(slope, error, spread, penalty):
+        errors.append(error)
+        return score_scale(slope, error, spread, penalty)
+
+    monkeypatch.setattr(WhitenedGradient, "release", seen_release)
+    monkeypatch.setattr(whitened_gd, "Agreement", seen_agreement)
+    monkeypatch.setattr(whitened_gd, "score_scale", seen_scale)
+    model = DPLogisticRegression(1.0, solver=WhitenedGD(8), data_norm=2.0, classes=[0, 1], random_state=0).fit(X, y)
+    drawn = model.privacy_guarantee_.parts[1].noise
+    assert noises == [(drawn, 2)]
+    # of the mean of four products with points that are known, in units of the mean loss
+    assert errors == [pytest.approx(drawn * clips[0] * np.linalg.norm(points[4:]) / (4 * 400))]
 
 
 # -- audit ------------------------------------------------------------------------------------------------
