@@ -171,7 +171,7 @@ class ScalingWhitener:
         self._shares, self._level = values / (values + ridge), level
         removed = float(np.sum((1 - factors**2) * eigenvalues))
         # rows are no longer than the root of top, whatever noise has made of the diagonal
-        size = min(float(np.sum(values / (values + ridge))), top * float(scales.max()) ** 2)
+        size = min(float(np.sum(self._shares)), top * float(scales.max()) ** 2)
         self.effective_dimension = max(size - removed, 1.0)
 
     @staticmethod

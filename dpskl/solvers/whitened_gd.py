@@ -132,7 +132,7 @@ class WhitenedGD(Solver):
       variance are told apart. Else ``"common"`` while a direction with a hundredth of all variance stands out of
       the noise and ``D <= 4096``, and ``"diagonal"`` otherwise. Scaling columns one by one leaves eigenvalues of up to
       ``D``, which a step overshoots: those above ``2`` over the longest step, as far as they are found, are brought
-      down to it. So results do not depend on where zero is in the columns.
+      down to it. So with an intercept results hardly depend on where zero is in the columns.
     * Total time ``T step / (1 - momentum)``: ``3 q`` (logistic) or ``6 q`` in units of ``1 / sup phi''``. Along the
       path the noise grows with ``time D / (mu n)`` relative to the signal, so this stops where they balance: early
       stopping in the whitened norm is the regulariser, and directions of little variance are learnt last. The step is
